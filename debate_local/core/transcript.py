@@ -1,0 +1,99 @@
+"""What a debate is made of and leaves behind: items, answers, turns, decisions, transcripts.
+
+A debate is a generator (`Debate`): it yields lists of requests that may run now, in any order, is sent their
+completions in the order of the list, and returns its transcript. It performs no I/O and draws no random numbers.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .chat import ChatRequest, Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question of a task. id: the source's own, or a hash of the row; never a position. target: the gold answer."""
+
+    id: str
+    question: str
+    target: str
+    choices: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reader found in a reply.
+
+    value: the canonical form, for people. key: equal keys are the same vote. rule: the reader's rule
+    that matched, or why there is no answer. span: where in the text it was read, [start, end).
+    """
+
+    value: str | None
+    key: str | None
+    rule: str
+    span: tuple[int, int] | None = None
+
+    @classmethod
+    def none(cls, rule: str) -> "Answer":
+        """No answer, and why. It is never correct and never a vote."""
+        return cls(None, None, rule)
+
+    @property
+    def missing(self) -> bool:
+        return self.key is None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One agent's speech in one round. heard: the (agent, round) pairs whose text was in its prompt, its own excepted."""
+
+    agent: int
+    round: int
+    request: ChatRequest
+    completion: Completion
+    answer: Answer
+    heard: tuple[tuple[int, int], ...] = ()
+    role: str = "debater"
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How answers became one.
+
+    answers: usually one; with rule `each` there are several, every one is scored, and score and cost are
+    their means. counts: votes by key, most first. tied: the keys that shared the top count. eligible: who could
+    vote; received: who gave an answer.
+    """
+
+    rule: str
+    answers: tuple[Answer, ...]
+    counts: tuple[tuple[str, float], ...] = ()
+    tied: tuple[str, ...] = ()
+    eligible: int = 0
+    received: int = 0
+
+    @property
+    def answer(self) -> Answer:
+        """The one answer; with several, there is none."""
+        return self.answers[0] if len(self.answers) == 1 else Answer.none(f"{len(self.answers)} answers, scored each")
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """All turns of one debate, in order of round, then agent, then step, and what was decided."""
+
+    item_id: str
+    turns: tuple[Turn, ...]
+    decision: Decision
+    stopped: str = "rounds"
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were spoken."""
+        return 1 + max((turn.round for turn in self.turns), default=-1)
+
+
+Debate = Generator[list[ChatRequest], list[Completion], Transcript]
