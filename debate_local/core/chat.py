@@ -231,10 +231,10 @@ def request_key(request: ChatRequest, identity: str) -> str:
 
 _SAMPLING_FIELDS = tuple(f.name for f in fields(Sampling) if f.name != "seed")
 
-_REASONING_TAGS = ("think", "thinking", "thought", "reasoning", "reflection")
-_OPEN = re.compile(r"<(?:%s)>" % "|".join(_REASONING_TAGS), re.IGNORECASE)
-_CLOSE = re.compile(r"</(?:%s)>" % "|".join(_REASONING_TAGS), re.IGNORECASE)
-_BLOCK = re.compile(r"<(%s)>(.*?)</\1>" % "|".join(_REASONING_TAGS), re.IGNORECASE | re.DOTALL)
+_REASONING_TAGS = "think|thinking|thought|reasoning|reflection"
+_OPEN = re.compile(rf"<(?:{_REASONING_TAGS})>", re.IGNORECASE)
+_CLOSE = re.compile(rf"</(?:{_REASONING_TAGS})>", re.IGNORECASE)
+_BLOCK = re.compile(rf"<({_REASONING_TAGS})>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

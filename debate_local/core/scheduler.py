@@ -37,7 +37,7 @@ class Batch:
 class _Live(Generic[R]):
     """A debate that has begun: its generator and the completions it waits for."""
 
-    __slots__ = ("index", "asking", "completions", "waiting")
+    __slots__ = ("asking", "completions", "index", "waiting")
 
     def __init__(self, index: int, asking: Asking[R]) -> None:
         self.index = index
