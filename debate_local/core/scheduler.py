@@ -8,7 +8,7 @@ Rule 3: both schedules are one loop. `rounds` asks again when everything outstan
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 from .chat import ChatRequest, Completion, Engine, split_reasoning
 
@@ -172,5 +172,4 @@ def ask_one_by_one(debate: Asking[R], chat: Callable[[list[dict[str, str]]], str
                 completions.append(Completion(text=split.text, reasoning=split.reasoning, raw=raw))
             requests = debate.send(completions)
     except StopIteration as stop:
-        result: Any = stop.value
-        return result
+        return cast(R, stop.value)

@@ -66,11 +66,11 @@ class Setting:
         round: int,
         request: ChatRequest,
         completion: Completion,
-        heard: Sequence[tuple[int, int]] = (),
+        heard: Sequence[Turn] = (),
     ) -> Turn:
         """A debater's turn, its reply read once. A failed or cut-off thought is no answer."""
         if completion.text:
             answer = self.task.read(completion.text, item)
         else:
             answer = Answer.none("failed" if completion.error else "empty reply")
-        return Turn(agent, round, request, completion, answer, tuple(heard))
+        return Turn(agent, round, request, completion, answer, tuple((turn.agent, turn.round) for turn in heard))

@@ -38,9 +38,8 @@ Grading = Generator[list[ChatRequest], list[Completion], Grade]
 class Task(Protocol):
     """One benchmark.
 
-    answer_format is the sentence that asks for a format; `ask` ends with it and later rounds repeat it. `read` reads one
-    reply, once; equal `key` = same vote; it never guesses. `grade` usually yields nothing.
-    votable is False where answers cannot be compared. `score` grades one answer against the gold: 1.0 right.
+    answer_format is the sentence that asks for a format; `ask` ends with it and later rounds repeat it. `read` reads
+    one reply, once; equal `key` = same vote; it never guesses. `grade` usually yields nothing. votable is False where answers cannot be compared. `score` grades one answer against the gold: 1.0 right.
     """
 
     name: str

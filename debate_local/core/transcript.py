@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One agent's speech in one round. heard: the (agent, round) pairs whose text was in its prompt, its own excepted."""
+    """One agent's speech in one round. heard: the (agent, round) pairs of others whose text was in its prompt."""
 
     agent: int
     round: int

@@ -8,8 +8,8 @@ the earliest agent. Rounds are fixed.
 Words: the paper's and the released code's `rounds` are ours: rounds=2 is one answer and one exchange.
 Calls: agents x rounds (3 agents x 2 rounds: 6).
 
-One agent alone, or an agent none of whose peers said anything, is asked to verify its own answer: the reflection baseline (released
-code, the branch for no peers). `topology=none` asks that of everybody.
+One agent alone, or an agent none of whose peers said anything, is asked to verify its own answer: the reflection
+baseline (released code, the branch for no peers). `topology=none` asks that of everybody.
 """
 
 from typing import Literal
@@ -29,10 +29,12 @@ Reply of agent {{ peer.number }}:
 {% endfor %}
 
 
-Check these replies against your own reasoning. Then, with their opinions in mind, give your updated answer. {{ answer_format }}"""
+Check these replies against your own reasoning. Then, with their opinions in mind, give your updated answer. \
+{{ answer_format }}"""
 
 VERIFY = """\
-Check your answer once more: go through each step and look for a mistake. Then state your final answer again. {{ answer_format }}"""
+Check your answer once more: go through each step and look for a mistake. Then state your final answer again. \
+{{ answer_format }}"""
 
 
 def _check(agents: int, rounds: int, **_: object) -> None:
@@ -66,9 +68,7 @@ def debate(
         requests = [setting.request(item, agent, round, histories[agent]) for agent in range(agents)]
         completions = yield requests
         previous = [
-            setting.turn(
-                item, agent, round, requests[agent], completions[agent], [(t.agent, t.round) for t in heard[agent]]
-            )
+            setting.turn(item, agent, round, requests[agent], completions[agent], heard[agent])
             for agent in range(agents)
         ]
         turns += previous

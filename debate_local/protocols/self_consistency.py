@@ -1,7 +1,7 @@
 """Self-consistency: independent samples and a vote, without debate. The honest baseline at equal cost.
 
-The samples are round 0 of `debate`: the same prompts and seeds, so a sweep asks for them once. A tie goes to the earliest
-sample. With more samples than members, the cast is repeated in order.
+The samples are round 0 of `debate`: the same prompts and seeds, so a sweep asks for them once. A tie goes to the
+earliest sample. With more samples than members, the cast is repeated in order.
 Calls: samples.
 """
 
