@@ -39,7 +39,8 @@ class Task(Protocol):
     """One benchmark.
 
     answer_format is the sentence that asks for a format; `ask` ends with it and later rounds repeat it. `read` reads
-    one reply, once; equal `key` = same vote; it never guesses. `grade` usually yields nothing. votable is False where answers cannot be compared. `score` grades one answer against the gold: 1.0 right.
+    one reply, once; equal `key` = same vote; it never guesses. `grade` usually yields nothing. votable is False where
+    answers cannot be compared. `score` grades one answer against the gold: 1.0 is right.
     """
 
     name: str
