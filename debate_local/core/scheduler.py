@@ -55,7 +55,7 @@ def drive(
     poll_seconds: float = 0.5,
     on_batch: Callable[[Batch], None] | None = None,
     stopping: Callable[[], bool] | None = None,
-) -> Iterator[Outcome[R]]:
+) -> Generator[Outcome[R], None, None]:
     """Run debates to their ends and yield their outcomes in the order given.
 
     At most `max_live` debates are alive at once and at most 4 times as many are held in all (alive, or ended and
@@ -77,7 +77,7 @@ def _drive(
     poll_seconds: float,
     on_batch: Callable[[Batch], None] | None,
     stopping: Callable[[], bool],
-) -> Iterator[Outcome[R]]:
+) -> Generator[Outcome[R], None, None]:
     live: dict[int, _Live[R]] = {}
     places: dict[str, tuple[_Live[R], int]] = {}
     ended: dict[int, Outcome[R]] = {}

@@ -1,0 +1,122 @@
+"""What a sweep's table says: one line a cell, and the one comparison that matters, by one rule for all reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from debate_local.analysis.statistics import Estimate, mean, paired_difference
+from debate_local.sweep.store import Run, Sweep, SweepCell
+
+
+@dataclass(frozen=True, slots=True)
+class CellSummary:
+    """One cell in numbers. Costs are means an item, as if the cell had been run alone."""
+
+    cell: SweepCell
+    label: str
+    roles: tuple[str, ...]
+    score: Estimate
+    no_answer: float
+    calls: float
+    prompt_tokens: float
+    generated_tokens: float
+    truncated: int
+    too_long: int
+    failed: int
+    empty: int
+    errors: int
+    turns: int
+    ties: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The best debate against its equal-cost control. difference: best minus control, over the items both scored."""
+
+    best: CellSummary
+    control: CellSummary
+    difference: Estimate
+
+    @property
+    def text(self) -> str:
+        """One line, in points of the metric."""
+        d = self.difference
+        told = "too few items to tell" if not d.tells else ("debate is better" if d.value > 0 else "debate is worse")
+        return (
+            f"best debate: {self.best.label} ({percent(self.best.score.value)}) - equal-cost control: "
+            f"{self.control.label} ({percent(self.control.score.value)}): difference {100 * d.value:+.1f} points "
+            f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], {d.n} items: {told}"
+        )
+
+
+def summarise(sweep: Sweep) -> list[CellSummary]:
+    """One summary for each run that is finished, in the order of the plan."""
+    labels = {cell.run.id: cell.run.label for cell in sweep.cells}
+    return [_summary(cell, labels) for cell in sweep.cells if (cell.run.folder / "debates.parquet").exists()]
+
+
+def _summary(cell: SweepCell, labels: dict[str, str]) -> CellSummary:
+    table = cell.run.debates
+    scored = table.filter(table["error"].is_null())
+    low, high = cell.run.record["metric"]["range"]
+    single_control = len({control for _, control in cell.controls}) == 1 or len(labels) < 2
+    roles = tuple(name if single_control else f"{name} of {labels[of]}" for name, of in cell.controls)
+    average = {
+        name: _mean(scored[name].to_list()) for name in ("no_answer", "calls", "prompt_tokens", "generated_tokens")
+    }
+    count = {name: int(scored[name].sum()) for name in ("truncated", "too_long", "failed", "empty")}
+    return CellSummary(
+        cell=cell,
+        label=cell.run.label,
+        roles=roles,
+        score=mean(scored["score"].to_list(), low, high) if len(scored) else Estimate(float("nan"), low, high, 0),
+        **average,
+        **count,
+        errors=len(table) - len(scored),
+        turns=len(cell.run.turns),
+        ties=int((scored["tied"].list.len() > 0).sum()),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def equal_cost_control(sweep: Sweep, run: Run, name: str = "sc_calls") -> SweepCell | None:
+    """The cell that this run must beat at equal cost, None where there is none."""
+    return next((cell for cell in sweep.cells if (name, run.id) in cell.controls), None)
+
+
+def compare(a: Run, b: Run) -> Estimate | None:
+    """The paired difference a - b over the items that both scored; None without a common item."""
+    ours = {i: s for i, s in zip(a.debates["item_id"], a.debates["score"], strict=True) if s is not None}
+    theirs = {i: s for i, s in zip(b.debates["item_id"], b.debates["score"], strict=True) if s is not None}
+    both = [i for i in ours if i in theirs]
+    if not both:
+        return None
+    low, high = a.record["metric"]["range"]
+    return paired_difference([ours[i] for i in both], [theirs[i] for i in both], high - low)
+
+
+def verdict(sweep: Sweep) -> Verdict | None:
+    """The rule of all reports: the best cell with an exchange (the cheaper one when equal) against its `sc_calls`.
+
+    A cell without an exchange is its own round-0 vote: its equal-cost control is itself, with nothing to compare.
+    """
+    by_run = {summary.cell.run.id: summary for summary in summarise(sweep)}
+    candidates = []
+    for summary in by_run.values():
+        control = equal_cost_control(sweep, summary.cell.run)
+        vote = equal_cost_control(sweep, summary.cell.run, "vote0")
+        if control is not None and control is not vote and control.run.id in by_run and summary.score.n:
+            candidates.append((summary, by_run[control.run.id]))
+    if not candidates:
+        return None
+    sign = 1 if candidates[0][0].cell.run.record["metric"]["higher_is_better"] else -1
+    best, control_summary = max(candidates, key=lambda pair: (sign * pair[0].score.value, -pair[0].calls))
+    difference = compare(best.cell.run, control_summary.cell.run)
+    return Verdict(best, control_summary, difference) if difference is not None else None
+
+
+def percent(value: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{100 * value:.1f} %"

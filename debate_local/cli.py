@@ -1,0 +1,84 @@
+"""The doorway: `debate-local COMMAND ...`. It finds the command and turns errors into messages and exit codes.
+
+Exit codes: 0 all well; 1 something is missing or failed; 2 what was asked cannot be; 130 stopped by Ctrl-C.
+Nothing heavy is imported before a command is known.
+"""
+
+import argparse
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+_COMMANDS = {
+    "run": "run a debate, or with -m a sweep: debate-local run task=gsm8k protocol=debate limit=20",
+    "show": "print a sweep's table, a run's items, or one debate's transcript",
+    "cache": "show the size of the generation cache, or clear it",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        _say("stopped. Every completion so far is kept; run the same command again to go on.")
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) went away.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        _say(f"error: {error}. What was answered is kept; make room or choose another output=, and run it again.")
+        return 1
+    except Exception as error:
+        if not _expected(error) or os.environ.get("DEBATE_LOCAL_TRACE"):
+            raise
+        _say(f"error: {error}")
+        return 2 if isinstance(error, ValueError) else 1
+
+
+def _expected(error: Exception) -> bool:
+    """Errors made for a person to read: ours, by where their class was defined."""
+    return any(kind.__module__.startswith("debate_local.") for kind in type(error).__mro__)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"]:
+        from debate_local.commands.run import main as run
+
+        return run(arguments[1:])
+    parser = argparse.ArgumentParser(
+        prog="debate-local", description="Multi-agent debate on open-weight language models, on your own hardware."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    wanted = arguments[0] if arguments else ""
+    for name, text in _COMMANDS.items():
+        sub = commands.add_parser(name, help=text)
+        # Only the wanted command's module is imported: `--help` stays fast.
+        if name == wanted:
+            module = importlib.import_module(f"debate_local.commands.{name}")
+            module.arguments(sub)
+            sub.set_defaults(main=module.main)
+    options = parser.parse_args(arguments)
+    code: int = options.main(options)
+    return code
+
+
+def _version() -> str:
+    from debate_local import __version__
+
+    return f"debate-local {__version__}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The progress bar: reads the events of a sweep and nothing else."""
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from debate_local.sweep.events import Event
+
+
+class _Left(ProgressColumn):
+    """Time left, from the turns that are still to come and the pace of those that an engine answered."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_clock(task.fields["left"]), style="cyan")
+
+
+class ProgressBar:
+    """A listener for EventLog: a bar on a terminal, one line every ten seconds elsewhere; warnings as they come."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("debating"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("turns"),
+            TextColumn("{task.fields[rate]:.0f} tokens/s"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            _Left(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=False,
+        )
+        self._task = self._bar.add_task("", total=None, rate=0.0, left=None, visible=False)
+        self._turns = self._base = 0
+        self._printed = 0.0
+
+    def __enter__(self) -> "ProgressBar":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        handler = getattr(self, f"_on_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _on_start(self, event: Event) -> None:
+        self._turns = event["turns"]
+        self._bar.update(self._task, total=self._turns, visible=event["todo"] > 0)
+        done = event["runs"] - event["todo"]
+        if done:
+            self._console.print(f"{done} of {event['runs']} runs are done already")
+
+    def _on_loading(self, event: Event) -> None:
+        self._console.print(f"loading {event['engine']} ...")
+
+    def _on_warning(self, event: Event) -> None:
+        self._console.print(f"[yellow]warning:[/] {_plain(event['text'])}")
+
+    def _on_restart(self, event: Event) -> None:
+        self._console.print(f"[yellow]engine {event['engine']} died and is started again:[/] {_plain(event['reason'])}")
+
+    def _on_progress(self, event: Event) -> None:
+        seconds = max(event["seconds"], 1e-9)
+        asked = event["turns"] - event["hits"] - event["shared"]
+        left = None
+        if asked > 0:
+            left = (self._turns - self._base - event["turns"]) * seconds / event["turns"]
+        rate = event["generated_tokens"] / seconds
+        self._bar.update(self._task, completed=self._base + event["turns"], rate=rate, left=left)
+        if not self._console.is_terminal and event["time"] - self._printed >= 10:
+            self._printed = event["time"]
+            self._console.print(
+                f"{self._base + event['turns']} of {self._turns} turns, {rate:.0f} tokens/s, left {_clock(left)}"
+            )
+
+    def _on_engine(self, event: Event) -> None:
+        self._base += event["turns"]
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "-:--:--"
+    whole = max(0, int(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _plain(text: Any) -> str:
+    from rich.markup import escape
+
+    return escape(str(text))

@@ -1,0 +1,40 @@
+"""`debate-local run`: Hydra's doorway to the pipeline."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from debate_local.sweep.compose import VERSION_BASE, cells_from, explained
+from debate_local.sweep.config import config_folder, register
+from debate_local.sweep.run import RunFailed, SweepResult, run_cells
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the overrides say. `-m` sweeps; Hydra's own flags work (--cfg job, --help)."""
+    import hydra
+
+    overrides = [a for a in arguments if not a.startswith("-")]
+    register(overrides)
+    # Hydra prints and exits on its own otherwise; its errors are told in our words.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv = ["debate-local run", *arguments]
+    with explained(overrides):
+        hydra.main(version_base=VERSION_BASE, config_path=str(config_folder().resolve()), config_name="config")(
+            lambda config: run_composed([config])
+        )()
+    return 0
+
+
+def run_composed(composed: Sequence[Any]) -> SweepResult:
+    """Run composed configs as one sweep, with the progress bar and the table of results. Raises RunFailed."""
+    from debate_local.commands.progress import ProgressBar
+    from debate_local.commands.show import print_sweep
+
+    cells, how = cells_from(composed)
+    with ProgressBar() as bar:
+        result = run_cells(cells, how, command=["debate-local", "run", *sys.argv[1:]], listeners=[bar])
+    print_sweep(result.sweep, sent=result.sent)
+    if result.problems:
+        raise RunFailed("\n".join(result.problems))
+    return result

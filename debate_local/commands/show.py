@@ -1,0 +1,228 @@
+"""`debate-local show PATH`: a sweep's table, a run's items, or a debate's transcript as a person reads it."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from debate_local.analysis.debates import Flip, flips
+from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, percent, summarise, verdict
+from debate_local.sweep.store import Run, StoreFault, Sweep, load
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The options of `show`."""
+    parser.add_argument("path", help="a run folder or a sweep folder")
+    parser.add_argument("--item", help="an item's id, or its number from 1: print that debate")
+    parser.add_argument("--agent", type=int, help="only this agent's turns, from 1")
+    parser.add_argument("--prompts", action="store_true", help="print what each agent was asked, too")
+
+
+def main(options: Namespace) -> int:
+    """Print what was asked for. Raises StoreFault for a path that is neither a run nor a sweep."""
+    found = load(options.path)
+    if isinstance(found, Sweep):
+        if options.item or options.agent:
+            raise StoreFault(f"--item and --agent need a run; the runs of this sweep: {_names(found)}")
+        print_sweep(found)
+    elif options.item is None and options.agent is None:
+        _print_items(found)
+    else:
+        _print_debate(found, options.item or "1", options.agent, options.prompts)
+    return 0
+
+
+def _names(sweep: Sweep) -> str:
+    return ", ".join(str(run.folder) for run in sweep.runs)
+
+
+def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
+    """The table of a sweep and the one comparison that matters, by the rule of all reports."""
+    console = Console()
+    summaries = summarise(sweep)
+    if not summaries:
+        console.print(f"no run of {sweep.folder} is finished yet")
+        return
+    metric = summaries[0].cell.run.record["metric"]["name"]
+    table = Table(
+        title=f"{summaries[0].cell.run.record['task']['name']}, {summaries[0].score.n} items", title_justify="left"
+    )
+    for heading in ("cell", "control"):
+        table.add_column(heading, overflow="fold")
+    for heading in (metric, "95 %", "no answer", "calls", "tokens in", "tokens out", "against equal cost"):
+        table.add_column(heading, justify="right")
+    for summary in summaries:
+        table.add_row(*_cells(sweep, summary))
+    console.print(table)
+    console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone[/]")
+    for line in _counts(summaries):
+        console.print(f"[yellow]{line}[/]")
+    found = verdict(sweep)
+    if found is not None:
+        console.print(Text(found.text, style="bold"))
+    if sent is not None:
+        naive = sum(summary.turns for summary in summaries)
+        console.print(
+            f"requests: {naive} in these cells, {sent} sent to an engine now (the rest shared or from the cache)"
+        )
+    _print_paths(console, sweep, found.best if found else summaries[0])
+
+
+def _cells(sweep: Sweep, summary: CellSummary) -> list[str]:
+    control = equal_cost_control(sweep, summary.cell.run)
+    difference = compare(summary.cell.run, control.run) if control and control.run.done else None
+    score = summary.score
+    return [
+        escape(summary.label),
+        ", ".join(summary.roles),
+        percent(score.value) if score.n else "-",
+        f"{100 * score.low:.0f} to {100 * score.high:.0f}" if score.n else "-",
+        percent(summary.no_answer),
+        f"{summary.calls:.0f}",
+        f"{summary.prompt_tokens:.0f}",
+        f"{summary.generated_tokens:.0f}",
+        ""
+        if difference is None
+        else f"{100 * difference.value:+.1f} [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]",
+    ]
+
+
+def _counts(summaries: list[CellSummary]) -> list[str]:
+    lines = []
+    for what, name in (
+        ("turns cut off (max_tokens or context)", "truncated"),
+        ("turns whose prompt did not fit", "too_long"),
+        ("turns that the engine failed", "failed"),
+        ("turns without text", "empty"),
+        ("debates whose own code failed", "errors"),
+    ):
+        counts = {summary.label: getattr(summary, name) for summary in summaries if getattr(summary, name)}
+        if counts:
+            worst = max(counts, key=lambda label: counts[label])
+            lines.append(f"{sum(counts.values())} {what}, most in: {worst} ({counts[worst]})")
+    return lines
+
+
+def _print_paths(console: Console, sweep: Sweep, best: CellSummary) -> None:
+    console.print(f"sweep: {sweep.folder}", soft_wrap=True)
+    console.print(f"a transcript: debate-local show {best.cell.run.folder} --item 1", soft_wrap=True)
+
+
+def _print_items(run: Run) -> None:
+    console = Console()
+    console.print(f"[bold]{escape(run.label)}[/]  {run.folder}", soft_wrap=True)
+    table = Table()
+    for heading in ("", "item", "question", "target", "answer", "score", "flips"):
+        table.add_column(heading)
+    turns = run.turns.partition_by("item_id", as_dict=True, maintain_order=True)
+    for number, row in enumerate(run.debates.iter_rows(named=True), 1):
+        of_item = turns.get((row["item_id"],))
+        changed = [f for f in flips(of_item.to_dicts()) if f] if of_item is not None else []
+        question = " ".join(row["question"].split())
+        table.add_row(
+            str(number),
+            row["item_id"],
+            escape(question if len(question) <= 60 else question[:57] + "..."),
+            escape(row["target"]),
+            _answer_word(row),
+            "-" if row["score"] is None else f"{row['score']:.2g}",
+            ", ".join(changed),
+        )
+    console.print(table)
+    console.print(f"one debate: debate-local show {run.folder} --item 1", soft_wrap=True)
+
+
+def _answer_word(row: Mapping[str, Any]) -> str:
+    if row["error"]:
+        return f"failed: {escape(row['error'])}"
+    if row["rule"] == "each":
+        return f"{row['received']} of {row['eligible']} answered"
+    return escape(row["answer"]) if row["answer"] is not None else "no answer"
+
+
+def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> None:
+    debate = _find(run, wanted)
+    turns = run.turns.filter(run.turns["item_id"] == debate["item_id"]).to_dicts()
+    agents = sorted({turn["agent"] + 1 for turn in turns})
+    if agent is not None and agent not in agents:
+        raise StoreFault(f"there is no agent {agent} in this debate; its agents: {', '.join(map(str, agents))}")
+    console = Console()
+    console.print(f"[bold]{escape(run.label)}[/]  item {debate['item_id']}")
+    console.print(Text(debate["question"]))
+    console.print(f"target: [bold]{escape(debate['target'])}[/]")
+    last_round = None
+    for turn, changed in zip(turns, flips(turns), strict=True):
+        if agent is not None and turn["agent"] + 1 != agent:
+            continue
+        if turn["round"] != last_round:
+            last_round = turn["round"]
+            console.rule(f"round {last_round}" + (" (independent answers)" if last_round == 0 else ""), align="left")
+        _print_turn(console, turn, changed, prompts)
+    console.rule("decision", align="left")
+    _print_decision(console, debate)
+
+
+def _find(run: Run, wanted: str) -> dict[str, Any]:
+    rows = run.debates
+    by_id = rows.filter(rows["item_id"] == wanted)
+    if len(by_id):
+        return by_id.row(0, named=True)
+    if wanted.isdigit() and 1 <= int(wanted) <= len(rows):
+        return rows.row(int(wanted) - 1, named=True)
+    some = ", ".join(rows["item_id"].head(5).to_list())
+    raise StoreFault(
+        f"there is no item {wanted!r} in {run.folder}; it has {len(rows)} (1 to {len(rows)}), such as: {some}"
+    )
+
+
+def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompts: bool) -> None:
+    heard = ", ".join(f"agent {int(a) + 1} (round {r})" for a, r in (h.split(".") for h in turn["heard"]))
+    head = f"agent {turn['agent'] + 1}" + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
+    console.print(Text(head, style="bold cyan"), Text(f"  heard: {heard or 'nobody'}", style="dim"))
+    if prompts:
+        if turn["history"]:
+            console.print(f"[dim]({turn['history']} earlier messages of its own conversation, then:)[/]")
+        for message in json.loads(turn["prompt"]):
+            console.print(Text(f"{message['role']}: {message['content']}", style="dim"))
+    if turn["reasoning"]:
+        console.print(Text(f"(reasoning, not shown to others) {turn['reasoning']}", style="italic dim"))
+    text = Text(turn["text"])
+    if turn["answer_start"] is not None:
+        text.stylize("reverse", turn["answer_start"], turn["answer_end"])
+    console.print(text if turn["text"] else Text(_silence(turn), style="yellow"))
+    console.print(_verdict_line(turn, changed))
+
+
+def _silence(turn: Mapping[str, Any]) -> str:
+    return f"(no text: {turn['finish_reason']}{': ' + turn['error'] if turn['error'] else ''})"
+
+
+def _verdict_line(turn: Mapping[str, Any], changed: Flip) -> Text:
+    if turn["answer"] is None:
+        line = Text(f"=> no answer ({turn['answer_rule']})", style="yellow")
+    else:
+        word = "right" if turn["score"] == 1.0 else "wrong" if turn["score"] == 0.0 else f"score {turn['score']:.2g}"
+        line = Text(f"=> {turn['answer']} ({turn['answer_rule']}): {word}", style="green" if word == "right" else "red")
+    if changed:
+        line.append(f"  flip: {changed}", style="magenta")
+    if turn["finish_reason"] == "length":
+        line.append("  cut off by the context" if turn["clipped"] else "  cut off by max_tokens", style="yellow")
+    for note in turn["notes"] or []:
+        line.append(f"  [{note}]", style="dim")
+    return line
+
+
+def _print_decision(console: Console, debate: Mapping[str, Any]) -> None:
+    if debate["error"]:
+        console.print(Text(f"the debate's own code failed: {debate['error']}", style="red"))
+        return
+    votes = ", ".join(f"{key}: {count:g}" for key, count in json.loads(debate["counts"]).items())
+    console.print(f"{debate['rule']}: {escape(_answer_word(debate))}" + (f"   votes: {escape(votes)}" if votes else ""))
+    console.print(f"{debate['received']} of {debate['eligible']} answered; score {debate['score']:.2g}")
+    if debate["tied"]:
+        console.print(f"a tie between {escape(', '.join(debate['tied']))}: it goes to the earliest agent")

@@ -1,0 +1,202 @@
+"""The typed configuration of one cell, from Hydra's composed config to plain values.
+
+Hydra ends here: beyond this file there are frozen dataclasses only.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from debate_local.core.chat import Sampling
+from debate_local.core.scheduler import Schedule
+from debate_local.core.setting import Agent
+
+from . import options
+from .options import KINDS, Kind, OptionFault, coerce, nearest
+
+CacheMode = Literal["on", "read", "off"]
+
+
+@dataclass
+class Schema:
+    """What `conf/config.yaml` may hold: the types that Hydra enforces at the top level."""
+
+    task: Any = None
+    protocol: Any = None
+    prompt: Any = None
+    engine: Any = None
+    sampling: Any = None
+    cast: Any = field(default_factory=lambda: [{}])
+    seed: int = 0
+    limit: int | None = None
+    offset: int = 0
+    controls: bool = True
+    schedule: str = "rounds"
+    max_live: int = 4096
+    cache: str = "on"
+    max_restarts: int = 2
+    output: str = "runs"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A name and its checked options."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a sweep: everything that determines its result, but for the rows and the weights."""
+
+    task: Choice
+    protocol: Choice
+    engine: Choice
+    templates: Mapping[str, str]
+    cast: tuple[Agent, ...]
+    seed: int
+    limit: int | None
+    offset: int
+    controls: bool
+
+
+@dataclass(frozen=True)
+class HowToRun:
+    """What does not change a result: where, in what order, how much at once."""
+
+    schedule: Schedule = "rounds"
+    max_live: int = 4096
+    cache: CacheMode = "on"
+    max_restarts: int = 2
+    output: Path = Path("runs")
+
+
+def config_folder() -> Path:
+    """The folder of Hydra configs: inside the installed package, or at the top of a checkout."""
+    inside = Path(__file__).parents[1] / "conf"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "conf"
+
+
+def register(overrides: Sequence[str] = ()) -> None:
+    """Give Hydra the schema and one config node a task, protocol and engine, dotted names in the overrides included."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Schema)
+    for kind in KINDS:
+        for name in (*options.names(kind), *_dotted_names(kind, overrides)):
+            node = {"name": name, **{o.name: o.default for o in options.options(kind, name).values()}}
+            store.store(group=kind, name=name, node=node)
+
+
+def _dotted_names(kind: Kind, overrides: Sequence[str]) -> list[str]:
+    found = []
+    for override in overrides:
+        match = re.fullmatch(rf"\+?{kind}(?:@[\w.]+)?=(.+)", override)
+        if match:
+            found += [name for part in match.group(1).split(",") if "." in (name := part.strip("'\" "))]
+    return found
+
+
+def cell_from(config: Mapping[str, Any]) -> Cell:
+    """Check one composed config. Raises OptionFault with the valid names and values."""
+    task, protocol, engine = (_choice(kind, config.get(kind)) for kind in KINDS)
+    base = _sampling("sampling", config.get("sampling") or {}, Sampling())
+    limit = coerce("limit", config.get("limit"), int | None)
+    offset = coerce("offset", config.get("offset", 0), int)
+    if limit is not None and limit < 1:
+        raise OptionFault(f"limit must be at least 1, or null for all items; got {limit}")
+    if offset < 0:
+        raise OptionFault(f"offset must be 0 or more, got {offset}")
+    return Cell(
+        task=task,
+        protocol=protocol,
+        engine=engine,
+        templates=_templates(config.get("prompt")),
+        cast=_cast(config.get("cast"), base),
+        seed=coerce("seed", config.get("seed", 0), int),
+        limit=limit,
+        offset=offset,
+        controls=coerce("controls", config.get("controls", True), bool),
+    )
+
+
+def how_from(config: Mapping[str, Any]) -> HowToRun:
+    """Check the part of a config that does not change a result."""
+    max_live = coerce("max_live", config.get("max_live", 4096), int)
+    if max_live < 1:
+        raise OptionFault(f"max_live must be at least 1, got {max_live}")
+    return HowToRun(
+        schedule=coerce("schedule", config.get("schedule", "rounds"), Schedule),
+        max_live=max_live,
+        cache=coerce("cache", _on_off(config.get("cache", "on")), CacheMode),
+        max_restarts=coerce("max_restarts", config.get("max_restarts", 2), int),
+        output=Path(coerce("output", config.get("output", "runs"), str)),
+    )
+
+
+def _on_off(value: Any) -> Any:
+    # The schema types `cache` as text, so YAML's bare on/off arrive here as "True"/"False".
+    return {"True": "on", "False": "off", "true": "on", "false": "off"}.get(str(value), value)
+
+
+def _choice(kind: Kind, node: Any) -> Choice:
+    if not isinstance(node, Mapping) or not node.get("name"):
+        raise OptionFault(f"no {kind} was chosen: add {kind}=NAME.\n{options.describe(kind)}")
+    values = {key: value for key, value in node.items() if key != "name"}
+    return Choice(node["name"], options.check(kind, node["name"], values))
+
+
+def _templates(node: Any) -> dict[str, str]:
+    values = {} if node is None else node
+    if not isinstance(values, Mapping):
+        raise OptionFault(f"prompt must be a mapping from template names to texts, got {values!r}")
+    return {str(name): coerce(f"prompt.{name}", text, str) for name, text in values.items() if text is not None}
+
+
+_SAMPLING_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Sampling)}
+
+
+def _sampling(label: str, values: Mapping[str, Any], base: Sampling) -> Sampling:
+    """`base` with values changed; null means the model's own default."""
+    known = {name: getattr(base, name) for name in _SAMPLING_TYPES if name != "seed"}
+    for name, value in values.items():
+        if name == "seed":
+            raise OptionFault(f"{label}.seed cannot be set: each request's seed comes from the run's `seed`")
+        if name not in known:
+            raise OptionFault(
+                f"{label} has no option {name!r}.{nearest(name, known)} Its options: {', '.join(sorted(known))}"
+            )
+        checked = coerce(f"{label}.{name}", value, _SAMPLING_TYPES[name])
+        known[name] = tuple(checked) if isinstance(checked, list) else checked
+    try:
+        return Sampling(**known)
+    except ValueError as error:
+        raise OptionFault(str(error)) from error
+
+
+_AGENT_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Agent) if f.name != "sampling"}
+
+
+def _cast(node: Any, sampling: Sampling) -> tuple[Agent, ...]:
+    """The members, each a mapping of what differs from the default agent; sampling fields may be given by member."""
+    if not isinstance(node, (list, tuple)) or not node:
+        raise OptionFault(f"cast must be a list of one or more agents, such as [{{persona: ...}}], got {node!r}")
+    members = []
+    for index, values in enumerate(node):
+        label = f"cast[{index}]"
+        if not isinstance(values, Mapping):
+            raise OptionFault(f"{label} must be a mapping, got {values!r}")
+        known = {*_AGENT_TYPES, "sampling"}
+        for name in values:
+            if name not in known:
+                near = nearest(str(name), known)
+                raise OptionFault(f"{label} has no option {name!r}.{near} Its options: {', '.join(sorted(known))}")
+        own = {
+            name: coerce(f"{label}.{name}", values[name], _AGENT_TYPES[name]) for name in values if name != "sampling"
+        }
+        members.append(Agent(sampling=_sampling(f"{label}.sampling", values.get("sampling") or {}, sampling), **own))
+    return tuple(members)

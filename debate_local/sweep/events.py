@@ -1,0 +1,42 @@
+"""What happens while a sweep runs, as events: the progress bar, `status` and any tracker read only these.
+
+One line of JSON an event, in `logs/` of the sweep's folder. Kinds: start, engine, batch, progress, restart, warning,
+run_end, end. They hold who ran when and how fast; no result depends on them.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+class EventLog:
+    """Writes events to one file of this process's own and hands them to listeners."""
+
+    def __init__(self, folder: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
+        self._listeners = listeners
+        self._file: TextIO | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = f"events-{time.strftime('%Y%m%d-%H%M%S')}-{socket.gethostname()}-{os.getpid()}.jsonl"
+            self._file = (folder / name).open("a", encoding="utf-8")
+
+    def emit(self, kind: str, **values: Any) -> None:
+        """Record an event; `time` is seconds since the epoch."""
+        event = {"event": kind, "time": round(time.time(), 3), **values}
+        if self._file is not None:
+            self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
+            self._file.flush()
+        for listener in self._listeners:
+            listener(event)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

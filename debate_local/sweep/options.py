@@ -1,0 +1,209 @@
+"""Names and options of tasks, protocols and engines, read from function signatures.
+
+The name in a config is a module's name, its options are the signature of the module's one public function of that
+name. A dotted name loads one from the user's own package. Nothing heavy is imported here.
+"""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+Kind = Literal["task", "protocol", "engine"]
+KINDS: tuple[Kind, ...] = ("task", "protocol", "engine")
+_PACKAGES: dict[Kind, str] = {
+    "task": "debate_local.tasks",
+    "protocol": "debate_local.protocols",
+    "engine": "debate_local.engines",
+}
+
+
+class OptionFault(ValueError):
+    """A name or value that a person typed and that cannot be: the message says which are valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a task, protocol or engine: its default and the type that its signature gives."""
+
+    name: str
+    default: Any
+    type: Any
+
+
+def nearest(wrong: str, valid: Iterable[str]) -> str:
+    """` Did you mean 'debate'?`, or nothing when no valid name is near."""
+    near = difflib.get_close_matches(wrong, list(valid), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+@cache
+def names(kind: Kind) -> tuple[str, ...]:
+    """The names that ship with the toolkit: modules with a public function of their own name."""
+    package = importlib.import_module(_PACKAGES[kind])
+    found = []
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.ispkg and _function_in(f"{_PACKAGES[kind]}.{module.name}") is not None:
+            found.append(module.name)
+    return tuple(sorted(found))
+
+
+@cache
+def load(kind: Kind, name: str) -> Callable[..., Any]:
+    """The function behind a name. Raises OptionFault for an unknown one."""
+    if "." in name:
+        try:
+            function = _function_in(name)
+        except ImportError as error:
+            raise OptionFault(f"{kind}={name}: the module cannot be imported ({error})") from error
+        if function is None:
+            short = name.rpartition(".")[2]
+            raise OptionFault(f"{kind}={name}: the module has no public function called {short!r}")
+        return function
+    if name not in names(kind):
+        raise OptionFault(f"there is no {kind} {name!r}.{nearest(name, names(kind))}\n{describe(kind)}")
+    function = _function_in(f"{_PACKAGES[kind]}.{name}")
+    assert function is not None
+    return function
+
+
+def _function_in(module_name: str) -> Callable[..., Any] | None:
+    module = importlib.import_module(module_name)
+    function = getattr(module, module_name.rpartition(".")[2], None)
+    if inspect.isfunction(function) and function.__module__ == module.__name__:
+        return function
+    return None
+
+
+@cache
+def options(kind: Kind, name: str) -> Mapping[str, Option]:
+    """The options of a name: its function's keyword parameters (a protocol is given item and setting besides)."""
+    function = load(kind, name)
+    hints = typing.get_type_hints(function)
+    found: dict[str, Option] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if kind == "protocol" and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        if parameter.default is inspect.Parameter.empty:
+            raise OptionFault(f"{kind} {name!r}: option {parameter.name!r} has no default; every option needs one")
+        default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+        found[parameter.name] = Option(parameter.name, default, hints.get(parameter.name, Any))
+    return found
+
+
+def describe(kind: Kind) -> str:
+    """All valid names of a kind, each with its options and their defaults, one a line."""
+    lines = [f"The valid {kind} names, with their options and defaults:"]
+    for name in names(kind):
+        shown = ", ".join(f"{o.name}={_show(o.default)}" for o in options(kind, name).values())
+        lines.append(f"  {kind}={name}" + (f"  ({shown})" if shown else ""))
+    return "\n".join(lines)
+
+
+def describe_options(kind: Kind, name: str) -> str:
+    """The options of one name with types and defaults, one a line."""
+    lines = [f"The options of {kind} {name!r}:"]
+    lines += [f"  {kind}.{o.name}={_show(o.default)}  ({type_name(o.type)})" for o in options(kind, name).values()] or [
+        "  none"
+    ]
+    return "\n".join(lines)
+
+
+def check(kind: Kind, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with types checked and defaults filled in. Raises OptionFault for what cannot be."""
+    known = options(kind, name)
+    for key in values:
+        if key not in known:
+            raise OptionFault(
+                f"{kind} {name!r} has no option {key!r}.{nearest(key, known)}\n{describe_options(kind, name)}"
+            )
+    return {key: coerce(f"{kind}.{key}", values.get(key, o.default), o.type) for key, o in known.items()}
+
+
+def coerce(label: str, value: Any, wanted: Any) -> Any:
+    """The value as the wanted type, without loss: 3.0 is an int, "3" is not, an int is a float.
+
+    Raises OptionFault naming the label, the value, and what is valid.
+    """
+    for alternative in _alternatives(wanted):
+        fitted = _fit(label, value, alternative)
+        if fitted is not _MISFIT:
+            return fitted
+    raise OptionFault(f"{label} must be {type_name(wanted)}, got {value!r}")
+
+
+_MISFIT = object()
+
+
+def _fit(label: str, value: Any, wanted: Any) -> Any:
+    """The value as one plain type, or _MISFIT."""
+    origin = typing.get_origin(wanted) or wanted
+    if wanted is Any:
+        return value
+    if origin is Literal:
+        # YAML 1.1 turns a bare on/off into a boolean; the word was meant.
+        word = ("on" if value else "off") if isinstance(value, bool) else value
+        return word if word in typing.get_args(wanted) else _MISFIT
+    if isinstance(value, bool) or value is None:
+        return value if origin is type(value) else _MISFIT
+    if origin is float:
+        return float(value) if isinstance(value, (int, float)) else _MISFIT
+    if origin is int:
+        return int(value) if isinstance(value, int) or (isinstance(value, float) and value.is_integer()) else _MISFIT
+    if origin is str:
+        return value if isinstance(value, str) else _MISFIT
+    if not inspect.isclass(origin):
+        return _MISFIT
+    if issubclass(origin, Mapping):
+        return dict(value) if isinstance(value, Mapping) else _MISFIT
+    if issubclass(origin, Sequence) and isinstance(value, (list, tuple)):
+        inner = (typing.get_args(wanted) or (Any,))[0]
+        return [coerce(f"{label}[{i}]", v, inner) for i, v in enumerate(value)]
+    return _MISFIT
+
+
+def _alternatives(wanted: Any) -> tuple[Any, ...]:
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return typing.get_args(wanted)
+    return (wanted,)
+
+
+def type_name(wanted: Any) -> str:
+    """A type in the words of a person: `a whole number or null`, `one of: full, none`."""
+    words = []
+    for alternative in _alternatives(wanted):
+        origin = typing.get_origin(alternative) or alternative
+        if origin is Literal:
+            words.append("one of: " + ", ".join(str(v) for v in typing.get_args(alternative)))
+        elif alternative is type(None):
+            words.append("null")
+        else:
+            name = getattr(origin, "__name__", str(origin))
+            words.append(_TYPE_WORDS.get(name, name))
+    return " or ".join(words)
+
+
+_TYPE_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "list": "a list",
+    "tuple": "a list",
+    "Sequence": "a list",
+    "dict": "a mapping",
+    "Mapping": "a mapping",
+    "Any": "any value",
+}
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

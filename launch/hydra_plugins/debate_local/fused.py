@@ -1,0 +1,45 @@
+"""Hydra launcher `fused`: all jobs of a multirun become cells of one sweep, with one model load an engine.
+
+Hydra imports every plugin at each start: standard library and hydra only at module level.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+@dataclass
+class FusedConfig:
+    """No settings: what a sweep needs stands in our own config."""
+
+    _target_: str = "hydra_plugins.debate_local.fused.FusedLauncher"
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="fused", node=FusedConfig, provider="debate-local")
+
+
+class FusedLauncher(Launcher):
+    """Composes every job's config, then runs them all in one pipeline."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Keep what `launch` needs; the task function of a single run is not used."""
+        self._context = hydra_context
+        self._config = config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run the sweep. A failure is raised, so that the exit code is honest."""
+        from debate_local.commands.run import run_composed
+
+        loader = self._context.config_loader
+        composed = [loader.load_sweep_config(self._config, list(overrides)) for overrides in job_overrides]
+        result = run_composed(composed)
+        returns = []
+        for overrides, config in zip(job_overrides, composed, strict=True):
+            returns.append(JobReturn(overrides=overrides, cfg=config, status=JobStatus.COMPLETED))
+            returns[-1].return_value = str(result.sweep.folder)
+        return returns
