@@ -60,17 +60,19 @@ def _summary(cell: SweepCell, labels: dict[str, str]) -> CellSummary:
     low, high = cell.run.record["metric"]["range"]
     single_control = len({control for _, control in cell.controls}) == 1 or len(labels) < 2
     roles = tuple(name if single_control else f"{name} of {labels[of]}" for name, of in cell.controls)
-    average = {
-        name: _mean(scored[name].to_list()) for name in ("no_answer", "calls", "prompt_tokens", "generated_tokens")
-    }
-    count = {name: int(scored[name].sum()) for name in ("truncated", "too_long", "failed", "empty")}
     return CellSummary(
         cell=cell,
         label=cell.run.label,
         roles=roles,
         score=mean(scored["score"].to_list(), low, high) if len(scored) else Estimate(float("nan"), low, high, 0),
-        **average,
-        **count,
+        no_answer=_mean(scored["no_answer"].to_list()),
+        calls=_mean(scored["calls"].to_list()),
+        prompt_tokens=_mean(scored["prompt_tokens"].to_list()),
+        generated_tokens=_mean(scored["generated_tokens"].to_list()),
+        truncated=int(scored["truncated"].sum()),
+        too_long=int(scored["too_long"].sum()),
+        failed=int(scored["failed"].sum()),
+        empty=int(scored["empty"].sum()),
         errors=len(table) - len(scored),
         turns=len(cell.run.turns),
         ties=int((scored["tied"].list.len() > 0).sum()),

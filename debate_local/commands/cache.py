@@ -13,7 +13,7 @@ def arguments(parser: ArgumentParser) -> None:
     """The options of `cache`."""
     parser.add_argument("action", choices=["report", "clear"])
     parser.add_argument("--output", default="runs", help="the output root (default: runs)")
-    parser.add_argument("--identity", help="only this engine identity (the folder's name in the report)")
+    parser.add_argument("--identity", help="only this engine identity (its name in the report, or how that begins)")
     parser.add_argument("--yes", action="store_true", help="clear without it only says what would go")
 
 
@@ -21,13 +21,14 @@ def main(options: Namespace) -> int:
     """Print the report, or clear."""
     root = Path(options.output) / "cache"
     console = Console()
-    reports = [r for r in cache_report(root) if options.identity in (None, r.identity)]
+    reports = [entry for entry in cache_report(root) if entry.identity.startswith(options.identity or "")]
     table = Table(title=f"generation cache in {root}", title_justify="left")
-    for heading in ("identity", "model", "completions", "parts", "MiB"):
+    for heading in ("identity", "model", "completions", "parts", "being written", "MiB"):
         table.add_column(heading)
     for report in reports:
-        size = f"{report.bytes / 2**20:.1f}"
-        table.add_row(report.identity, report.model, str(report.entries), str(report.parts), size)
+        model = str(report.about.get("model", report.about.get("kind", "")))
+        counts = (report.entries, report.parts, report.live)
+        table.add_row(report.identity, model, *map(str, counts), f"{report.bytes / 2**20:.1f}")
     console.print(table)
     if options.action == "clear":
         if not options.yes:
@@ -35,6 +36,6 @@ def main(options: Namespace) -> int:
                 "nothing was cleared: add --yes to delete these completions (finished runs keep their tables)"
             )
             return 1
-        clear_cache(root, options.identity)
-        console.print("cleared")
+        freed = clear_cache(root, options.identity)
+        console.print(f"cleared: {freed / 2**20:.1f} MiB")
     return 0

@@ -3,10 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from debate_local.sweep.compose import VERSION_BASE, cells_from, explained
+from debate_local.sweep.compose import VERSION_BASE, Plain, cells_from, plain
 from debate_local.sweep.config import config_folder, register
+from debate_local.sweep.explain import explained
 from debate_local.sweep.run import RunFailed, SweepResult, run_cells
 
 
@@ -21,17 +21,17 @@ def main(arguments: Sequence[str]) -> int:
     sys.argv = ["debate-local run", *arguments]
     with explained(overrides):
         hydra.main(version_base=VERSION_BASE, config_path=str(config_folder().resolve()), config_name="config")(
-            lambda config: run_composed([config])
+            lambda config: run_composed([plain(config)])
         )()
     return 0
 
 
-def run_composed(composed: Sequence[Any]) -> SweepResult:
+def run_composed(configs: Sequence[Plain]) -> SweepResult:
     """Run composed configs as one sweep, with the progress bar and the table of results. Raises RunFailed."""
     from debate_local.commands.progress import ProgressBar
     from debate_local.commands.show import print_sweep
 
-    cells, how = cells_from(composed)
+    cells, how = cells_from(configs)
     with ProgressBar() as bar:
         result = run_cells(cells, how, command=["debate-local", "run", *sys.argv[1:]], listeners=[bar])
     print_sweep(result.sweep, sent=result.sent)

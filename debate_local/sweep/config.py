@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from debate_local.core.chat import Sampling
+from debate_local.core.protocol import facts_of
 from debate_local.core.scheduler import Schedule
 from debate_local.core.setting import Agent
 
@@ -17,6 +18,7 @@ from . import options
 from .options import KINDS, Kind, OptionFault, coerce, nearest
 
 CacheMode = Literal["on", "read", "off"]
+PRESET_GROUPS = ("task", "protocol", "prompt", "engine", "sampling", "experiment")
 
 
 @dataclass
@@ -86,10 +88,15 @@ def register(overrides: Sequence[str] = ()) -> None:
 
     store = ConfigStore.instance()
     store.store(name="schema", node=Schema)
+    templates: set[str] = set()
     for kind in KINDS:
         for name in (*options.names(kind), *_dotted_names(kind, overrides)):
             node = {"name": name, **{o.name: o.default for o in options.options(kind, name).values()}}
             store.store(group=kind, name=name, node=node)
+            if kind == "protocol":
+                templates |= set(facts_of(options.load(kind, name)).templates)
+    # Every template that may be worded otherwise, unset: a protocol's own wording stands at the foot of its file.
+    store.store(group="prompt", name="default", node=dict.fromkeys(sorted(templates)))
 
 
 def _dotted_names(kind: Kind, overrides: Sequence[str]) -> list[str]:

@@ -36,6 +36,10 @@ class EventLog:
         for listener in self._listeners:
             listener(event)
 
+    def beside(self, word: str) -> str | None:
+        """The path of another log of this process, beside its events."""
+        return None if self._file is None else self._file.name.replace("events-", f"{word}-").replace(".jsonl", ".log")
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debate_local.core.chat import Completion, EngineDead
+from debate_local.core.chat import Completion, Engine, EngineDead
 from debate_local.core.scheduler import Asking, Batch, Outcome, drive
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript
@@ -43,11 +43,16 @@ class SweepResult:
 def run_cells(
     cells: Sequence[Cell], how: HowToRun, command: Sequence[str] = (), listeners: Sequence[Listener] = ()
 ) -> SweepResult:
-    """Run cells and their controls and store them. Raises OptionFault before anything is loaded or written.
+    """Plan cells and their controls, then `run_plan`. Raises OptionFault before anything is loaded or written."""
+    return run_plan(make_plan(cells), how, command, listeners)
 
-    A run that is done is left as it is. KeyboardInterrupt is let through when everything answered so far is stored.
+
+def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: Sequence[Listener] = ()) -> SweepResult:
+    """Run what is not done yet and store it. A run that is done is left as it is.
+
+    command: what a person typed, for the record. listeners: called with every event. A dead engine ends its own cells
+    only. KeyboardInterrupt is let through once everything answered so far is stored.
     """
-    plan = make_plan(cells)
     todo = [run for run in plan.runs if not is_done(how.output / run.id)]
     notes = plan.notes + check_lengths(todo)
     folder = _write_sweep(plan, how, command, notes)
@@ -55,18 +60,7 @@ def run_cells(
     problems: list[str] = []
     sent = 0
     try:
-        log.emit(
-            "start",
-            sweep=str(folder),
-            runs=len(plan.runs),
-            todo=len(todo),
-            debates=sum(len(run.task.items) for run in todo),
-            turns=sum(len(run.task.items) * run.calls for run in todo),
-            command=list(command),
-            versions=machine.versions(),
-            commit=machine.commit(),
-            hardware=machine.hardware(),
-        )
+        log.emit("start", **_start_facts(plan, todo, folder, command))
         for note in notes:
             log.emit("warning", text=note)
         for group in dict.fromkeys(run.engine.group for run in todo):
@@ -80,14 +74,27 @@ def run_cells(
             finally:
                 sent += one.sent
             problems += one.problems
+        missing = [run.id for run in plan.runs if not is_done(how.output / run.id)]
+        if missing and not problems:
+            problems.append(f"not finished: {', '.join(missing)}")
         log.emit("end", problems=problems, sent=sent)
     finally:
         log.close()
-    sweep = load_sweep(folder)
-    missing = [run.id for run in plan.runs if not is_done(how.output / run.id)]
-    if missing and not problems:
-        problems.append(f"not finished: {', '.join(missing)}")
-    return SweepResult(sweep, tuple(problems), sent)
+    return SweepResult(load_sweep(folder), tuple(problems), sent)
+
+
+def _start_facts(plan: Plan, todo: Sequence[PlannedRun], folder: Path, command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "sweep": str(folder),
+        "runs": len(plan.runs),
+        "todo": len(todo),
+        "debates": sum(len(run.task.items) for run in todo),
+        "turns": sum(len(run.task.items) * run.calls for run in todo),
+        "command": list(command),
+        "versions": machine.versions(),
+        "commit": machine.commit(),
+        "hardware": machine.hardware(),
+    }
 
 
 def _write_sweep(plan: Plan, how: HowToRun, command: Sequence[str], notes: Sequence[str]) -> Path:
@@ -118,6 +125,7 @@ class _Group:
         self._runs, self._how, self._log = runs, how, log
         self._planned: PlannedEngine = runs[0].engine
         self._owner = owner
+        self._current: Engine | None = None
         self._writers: dict[str, RunWriter] = {}
         self.problems: list[str] = []
         self.sent = 0
@@ -129,12 +137,14 @@ class _Group:
 
     def run(self) -> None:
         """Drive all debates of the group and store each run as soon as its last debate has ended."""
-        restarting = RestartingEngine(self._make_engine(), self._how.max_restarts, self._on_restart)
+        restarting = RestartingEngine(self._make_engine, self._how.max_restarts, self._on_restart)
         engine = CachedEngine(
             restarting,
             None if self._how.cache == "off" else self._how.output / "cache",
             mode=self._how.cache,
             owner=self._owner,
+            facts={**machine.versions(), "hardware": machine.hardware()},
+            on_warning=lambda text: self._log.emit("warning", text=text),
         )
         progress = _Progress(self._log, engine)
         waiting: deque[tuple[PlannedRun, Item]] = deque()
@@ -154,16 +164,29 @@ class _Group:
         finally:
             self.sent = engine.sent
             progress.emit()
-            self._log.emit("engine", name=self.name, **progress.summary())
+            self._log.emit("engine", name=self.name, facts=self._facts(), **progress.summary())
+            for use in engine.mixed_facts():
+                self._log.emit("mixed", completions=use.completions, facts=use.facts)
             # Seals the cache's part: every completion that came back is there for the next start.
             engine.close()
             for writer in self._writers.values():
                 writer.abandon()
 
-    def _make_engine(self) -> Any:
+    def _make_engine(self) -> Engine:
         """The planned engine first (it may hold a tokenizer already), then a fresh one after each death."""
-        first = [self._planned.engine]
-        return lambda: first.pop() if first else self._planned.make()
+        self._current = self._planned.engine if self._current is None else self._planned.make()
+        # An engine with a noisy back end writes what it says to a file, and tells when it begins to load.
+        for name, value in (("log_path", self._log.beside("engine")), ("on_open", self._on_open)):
+            if hasattr(self._current, name):
+                setattr(self._current, name, value)
+        return self._current
+
+    def _facts(self) -> dict[str, Any]:
+        """What the engine tells of itself once it is open: versions, settings and why."""
+        return dict(getattr(self._current, "facts", {}))
+
+    def _on_open(self) -> None:
+        self._log.emit("loading", engine=self.name)
 
     def _on_restart(self, reason: str) -> None:
         self._log.emit("restart", engine=self.name, reason=reason)
@@ -222,7 +245,7 @@ class _Watched:
 
     def poll(self, timeout: float) -> list[tuple[str, Completion]]:
         """What has finished, counted."""
-        finished = self._engine.poll(timeout)
+        finished: list[tuple[str, Completion]] = self._engine.poll(timeout)
         self._progress.completions(finished)
         return finished
 

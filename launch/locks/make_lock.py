@@ -1,6 +1,7 @@
 """Write launch/locks/cpu.txt: every package that a CPU machine needs, each at one version.
 
-Run by `make lock`, with a Python 3.11. It asks pip to resolve the project with its `vllm-cpu` and `dev` extras, without installing.
+Run by `make lock`, with a Python 3.11. It asks pip to resolve the project with its `vllm-cpu` and `dev` extras, without
+installing anything.
 """
 
 import json
@@ -27,7 +28,8 @@ def resolve() -> list[str]:
         installed = json.loads(report.read_text())["install"]
     pinned = {p["metadata"]["name"].lower().replace("_", "-"): p["metadata"]["version"] for p in installed}
     del pinned["debate-local"]
-    return sorted([f"{name}=={version}" for name, version in pinned.items() if name not in LEFT_OUT] + WITHOUT_REQUIREMENTS)
+    kept = [f"{name}=={version}" for name, version in pinned.items() if name not in LEFT_OUT]
+    return sorted(kept + WITHOUT_REQUIREMENTS)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,13 @@ class FusedLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the sweep. A failure is raised, so that the exit code is honest."""
         from debate_local.commands.run import run_composed
+        from debate_local.sweep.compose import compose_jobs
 
         loader = self._context.config_loader
-        composed = [loader.load_sweep_config(self._config, list(overrides)) for overrides in job_overrides]
-        result = run_composed(composed)
+        configs = compose_jobs(job_overrides, lambda job: loader.load_sweep_config(self._config, list(job)))
+        result = run_composed(configs)
         returns = []
-        for overrides, config in zip(job_overrides, composed, strict=True):
-            returns.append(JobReturn(overrides=overrides, cfg=config, status=JobStatus.COMPLETED))
+        for overrides in job_overrides:
+            returns.append(JobReturn(overrides=overrides, status=JobStatus.COMPLETED))
             returns[-1].return_value = str(result.sweep.folder)
         return returns
