@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 _COMMANDS = {
     "run": "run a debate, or with -m a sweep: debate-local run task=gsm8k protocol=debate limit=20",
+    "plan": "say what `run` would cost and what would fail, without opening an engine",
     "show": "print a sweep's table, a run's items, or one debate's transcript",
     "cache": "show the size of the generation cache, or clear it",
 }
@@ -48,10 +49,10 @@ def _expected(error: Exception) -> bool:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments[:1] == ["run"]:
-        from debate_local.commands.run import main as run
-
-        return run(arguments[1:])
+    if arguments[:1] in (["run"], ["plan"]):
+        # What follows is Hydra's grammar, not options of ours.
+        composed: int = importlib.import_module(f"debate_local.commands.{arguments[0]}").main(arguments[1:])
+        return composed
     parser = argparse.ArgumentParser(
         prog="debate-local", description="Multi-agent debate on open-weight language models, on your own hardware."
     )

@@ -13,7 +13,6 @@ class CellSummary:
 
     cell: SweepCell
     label: str
-    roles: tuple[str, ...]
     score: Estimate
     no_answer: float
     calls: float
@@ -50,20 +49,16 @@ class Verdict:
 
 def summarise(sweep: Sweep) -> list[CellSummary]:
     """One summary for each run that is finished, in the order of the plan."""
-    labels = {cell.run.id: cell.run.label for cell in sweep.cells}
-    return [_summary(cell, labels) for cell in sweep.cells if (cell.run.folder / "debates.parquet").exists()]
+    return [_summary(cell) for cell in sweep.cells if (cell.run.folder / "debates.parquet").exists()]
 
 
-def _summary(cell: SweepCell, labels: dict[str, str]) -> CellSummary:
+def _summary(cell: SweepCell) -> CellSummary:
     table = cell.run.debates
     scored = table.filter(table["error"].is_null())
     low, high = cell.run.record["metric"]["range"]
-    single_control = len({control for _, control in cell.controls}) == 1 or len(labels) < 2
-    roles = tuple(name if single_control else f"{name} of {labels[of]}" for name, of in cell.controls)
     return CellSummary(
         cell=cell,
         label=cell.run.label,
-        roles=roles,
         score=mean(scored["score"].to_list(), low, high) if len(scored) else Estimate(float("nan"), low, high, 0),
         no_answer=_mean(scored["no_answer"].to_list()),
         calls=_mean(scored["calls"].to_list()),

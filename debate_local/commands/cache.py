@@ -3,9 +3,9 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from debate_local.commands.terminal import console
 from debate_local.engines.cache import cache_report, clear_cache
 
 
@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser) -> None:
 def main(options: Namespace) -> int:
     """Print the report, or clear."""
     root = Path(options.output) / "cache"
-    console = Console()
+    out = console()
     reports = [entry for entry in cache_report(root) if entry.identity.startswith(options.identity or "")]
     table = Table(title=f"generation cache in {root}", title_justify="left")
     for heading in ("identity", "model", "completions", "parts", "being written", "MiB"):
@@ -29,13 +29,11 @@ def main(options: Namespace) -> int:
         model = str(report.about.get("model", report.about.get("kind", "")))
         counts = (report.entries, report.parts, report.live)
         table.add_row(report.identity, model, *map(str, counts), f"{report.bytes / 2**20:.1f}")
-    console.print(table)
+    out.print(table)
     if options.action == "clear":
         if not options.yes:
-            console.print(
-                "nothing was cleared: add --yes to delete these completions (finished runs keep their tables)"
-            )
+            out.print("nothing was cleared: add --yes to delete these completions (finished runs keep their tables)")
             return 1
         freed = clear_cache(root, options.identity)
-        console.print(f"cleared: {freed / 2**20:.1f} MiB")
+        out.print(f"cleared: {freed / 2**20:.1f} MiB")
     return 0

@@ -1,5 +1,6 @@
 """The progress bar: reads the events of a sweep and nothing else."""
 
+from collections import deque
 from types import TracebackType
 from typing import Any
 
@@ -37,6 +38,7 @@ class ProgressBar:
         )
         self._task = self._bar.add_task("", total=None, rate=0.0, left=None, visible=False)
         self._turns = self._base = 0
+        self._window: deque[tuple[float, int]] = deque()
         self._printed = 0.0
 
     def __enter__(self) -> "ProgressBar":
@@ -75,7 +77,7 @@ class ProgressBar:
         left = None
         if asked > 0:
             left = (self._turns - self._base - event["turns"]) * seconds / event["turns"]
-        rate = event["generated_tokens"] / seconds
+        rate = self._rate(event["time"], event["generated_tokens"])
         self._bar.update(self._task, completed=self._base + event["turns"], rate=rate, left=left)
         if not self._console.is_terminal and event["time"] - self._printed >= 10:
             self._printed = event["time"]
@@ -83,8 +85,17 @@ class ProgressBar:
                 f"{self._base + event['turns']} of {self._turns} turns, {rate:.0f} tokens/s, left {_clock(left)}"
             )
 
+    def _rate(self, now: float, generated: int) -> float:
+        """Tokens a second over the last half minute: loading, and a pause before it, do not count."""
+        self._window.append((now, generated))
+        while len(self._window) > 2 and now - self._window[0][0] > 30:
+            self._window.popleft()
+        (begun, before), (_, after) = self._window[0], self._window[-1]
+        return (after - before) / max(now - begun, 1e-9)
+
     def _on_engine(self, event: Event) -> None:
         self._base += event["turns"]
+        self._window.clear()
 
 
 def _clock(seconds: float | None) -> str:

@@ -5,13 +5,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
-from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, percent, summarise, verdict
+from debate_local.analysis.statistics import Estimate
+from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, summarise, verdict
+from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 
 
@@ -43,23 +46,13 @@ def _names(sweep: Sweep) -> str:
 
 def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
     """The table of a sweep and the one comparison that matters, by the rule of all reports."""
-    console = Console()
+    console = terminal.console()
     summaries = summarise(sweep)
     if not summaries:
         console.print(f"no run of {sweep.folder} is finished yet")
         return
-    metric = summaries[0].cell.run.record["metric"]["name"]
-    table = Table(
-        title=f"{summaries[0].cell.run.record['task']['name']}, {summaries[0].score.n} items", title_justify="left"
-    )
-    for heading in ("cell", "control"):
-        table.add_column(heading, overflow="fold")
-    for heading in (metric, "95 %", "no answer", "calls", "tokens in", "tokens out", "against equal cost"):
-        table.add_column(heading, justify="right")
-    for summary in summaries:
-        table.add_row(*_cells(sweep, summary))
-    console.print(table)
-    console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone[/]")
+    console.print(_table(sweep, summaries))
+    console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
     for line in _counts(summaries):
         console.print(f"[yellow]{line}[/]")
     found = verdict(sweep)
@@ -67,29 +60,54 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
         console.print(Text(found.text, style="bold"))
     if sent is not None:
         naive = sum(summary.turns for summary in summaries)
-        console.print(
-            f"requests: {naive} in these cells, {sent} sent to an engine now (the rest shared or from the cache)"
-        )
+        console.print(f"{naive} requests in these cells, {sent} sent to an engine now, the rest shared or cached")
     _print_paths(console, sweep, found.best if found else summaries[0])
 
 
-def _cells(sweep: Sweep, summary: CellSummary) -> list[str]:
+def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
+    first = summaries[0]
+    record = first.cell.run.record
+    table = Table(title=f"{record['task']['name']}, {first.score.n} items", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("", justify="right")
+    table.add_column("cell", overflow="fold")
+    table.add_column("control")
+    for heading in (f"{record['metric']['name']} %", "no answer %", "calls", "tokens in", "out", "vs equal calls"):
+        table.add_column(heading, justify="right")
+    numbers = {cell.run.id: str(n) for n, cell in enumerate((c for c in sweep.cells if not c.is_control), 1)}
+    for summary in summaries:
+        table.add_row(*_cells(sweep, summary, numbers))
+    return table
+
+
+def _cells(sweep: Sweep, summary: CellSummary, numbers: Mapping[str, str]) -> list[str]:
     control = equal_cost_control(sweep, summary.cell.run)
     difference = compare(summary.cell.run, control.run) if control and control.run.done else None
-    score = summary.score
+    is_its_own = control is not None and control is equal_cost_control(sweep, summary.cell.run, "vote0")
     return [
+        numbers.get(summary.cell.run.id, ""),
         escape(summary.label),
-        ", ".join(summary.roles),
-        percent(score.value) if score.n else "-",
-        f"{100 * score.low:.0f} to {100 * score.high:.0f}" if score.n else "-",
-        percent(summary.no_answer),
+        _roles(summary, numbers),
+        _points(summary.score) if summary.score.n else "-",
+        f"{100 * summary.no_answer:.1f}",
         f"{summary.calls:.0f}",
         f"{summary.prompt_tokens:.0f}",
         f"{summary.generated_tokens:.0f}",
-        ""
-        if difference is None
-        else f"{100 * difference.value:+.1f} [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]",
+        "" if difference is None else "is vote0" if is_its_own else _points(difference, sign="+"),
     ]
+
+
+def _points(estimate: Estimate, sign: str = "") -> str:
+    """A value in points with its interval: `43.8 [23, 67]`."""
+    value, low, high = (100 * x for x in (estimate.value, estimate.low, estimate.high))
+    return f"{value:{sign}.1f} \\[{low:{sign}.0f}, {high:{sign}.0f}]"
+
+
+def _roles(summary: CellSummary, numbers: Mapping[str, str]) -> str:
+    """`vote0 of 1, 2; sc_calls of 1`: which control of which cells."""
+    of: dict[str, list[str]] = {}
+    for control, run in summary.cell.controls:
+        of.setdefault(control, []).append(numbers.get(run, "?"))
+    return "; ".join(f"{control} of {', '.join(cells)}" for control, cells in of.items())
 
 
 def _counts(summaries: list[CellSummary]) -> list[str]:
@@ -114,7 +132,7 @@ def _print_paths(console: Console, sweep: Sweep, best: CellSummary) -> None:
 
 
 def _print_items(run: Run) -> None:
-    console = Console()
+    console = terminal.console()
     console.print(f"[bold]{escape(run.label)}[/]  {run.folder}", soft_wrap=True)
     table = Table()
     for heading in ("", "item", "question", "target", "answer", "score", "flips"):
@@ -151,7 +169,7 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
     agents = sorted({turn["agent"] + 1 for turn in turns})
     if agent is not None and agent not in agents:
         raise StoreFault(f"there is no agent {agent} in this debate; its agents: {', '.join(map(str, agents))}")
-    console = Console()
+    console = terminal.console()
     console.print(f"[bold]{escape(run.label)}[/]  item {debate['item_id']}")
     console.print(Text(debate["question"]))
     console.print(f"target: [bold]{escape(debate['target'])}[/]")

@@ -54,6 +54,9 @@ class Sampling:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"sampling.{name} must be between {low:g} and {high:g}, got {value!r}")
+            if type(value) is int and name not in _WHOLE_NUMBERS:
+                # 1 and 1.0 are one temperature, and so one key.
+                object.__setattr__(self, name, float(value))
 
     @property
     def greedy(self) -> bool:
@@ -71,6 +74,7 @@ _SAMPLING_RANGES = (
     ("repetition_penalty", 1e-9, 100.0),
     ("max_tokens", 1, 2**31),
 )
+_WHOLE_NUMBERS = ("top_k", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True)

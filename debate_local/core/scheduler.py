@@ -160,16 +160,22 @@ def _require_new_requests(requests: list[ChatRequest]) -> None:
         raise ValueError(f"a debate yielded one id twice: {sorted({i for i in ids if ids.count(i) > 1})}")
 
 
-def ask_one_by_one(debate: Asking[R], chat: Callable[[list[dict[str, str]]], str]) -> R:
-    """Drive one debate with a plain function from chat messages (`{"role", "content"}`) to the reply's text."""
+def ask_in_turn(debate: Asking[R], answer: Callable[[list[ChatRequest]], list[Completion]]) -> R:
+    """Drive one debate with a function from a round's requests to their completions, in their order."""
     try:
         requests = next(debate)
         while True:
-            completions = []
-            for request in requests:
-                raw = chat([{"role": m.role, "content": m.content} for m in request.messages])
-                split = split_reasoning(raw)
-                completions.append(Completion(text=split.text, reasoning=split.reasoning, raw=raw))
-            requests = debate.send(completions)
+            requests = debate.send(answer(requests))
     except StopIteration as stop:
         return cast(R, stop.value)
+
+
+def ask_one_by_one(debate: Asking[R], chat: Callable[[list[dict[str, str]]], str]) -> R:
+    """Drive one debate with a plain function from chat messages (`{"role", "content"}`) to the reply's text."""
+
+    def complete(request: ChatRequest) -> Completion:
+        raw = chat([{"role": m.role, "content": m.content} for m in request.messages])
+        split = split_reasoning(raw)
+        return Completion(text=split.text, reasoning=split.reasoning, raw=raw)
+
+    return ask_in_turn(debate, lambda requests: [complete(request) for request in requests])

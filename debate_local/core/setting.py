@@ -69,7 +69,7 @@ class Setting:
         heard: Sequence[Turn] = (),
     ) -> Turn:
         """A debater's turn, its reply read once. A failed or cut-off thought is no answer."""
-        if completion.text:
+        if completion.text.strip():
             answer = self.task.read(completion.text, item)
         else:
             answer = Answer.none("failed" if completion.error else "empty reply")

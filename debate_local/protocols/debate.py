@@ -28,7 +28,6 @@ Reply of agent {{ peer.number }}:
 {{ peer.text }}
 {% endfor %}
 
-
 Check these replies against your own reasoning. Then, with their opinions in mind, give your updated answer. \
 {{ answer_format }}"""
 
@@ -63,7 +62,7 @@ def debate(
         if round:
             for agent in range(agents):
                 if topology == "full":
-                    heard[agent] = [turn for turn in previous if turn.agent != agent and turn.completion.text]
+                    heard[agent] = [turn for turn in previous if turn.agent != agent and turn.completion.text.strip()]
                 _hear(histories[agent], question, heard[agent], setting)
         requests = [setting.request(item, agent, round, histories[agent]) for agent in range(agents)]
         completions = yield requests
@@ -73,7 +72,7 @@ def debate(
         ]
         turns += previous
         for turn in previous:
-            if turn.completion.text:
+            if turn.completion.text.strip():
                 histories[turn.agent].append(Message("assistant", turn.completion.text))
     return Transcript(item.id, tuple(turns), majority([turn.answer for turn in previous]))
 

@@ -1,0 +1,296 @@
+"""What a sweep will cost and what would fail, without opening an engine.
+
+Debates are played with placeholders for replies: a placeholder is a name made from the request's key, so equal requests
+have equal replies and what is shared is known exactly; what the cache holds already is replayed as it was said.
+Tokens are the model's tokenizer's, with a reply's expected or greatest length in each placeholder's stead.
+"""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from debate_local.core.chat import ChatRequest, Completion, Message, request_key
+from debate_local.core.scheduler import ask_in_turn
+from debate_local.engines.parts import Store
+
+from .config import HowToRun
+from .plan import Plan, PlannedEngine, PlannedRun
+from .store import is_done
+
+PLAYED = 20_000
+_PLACEHOLDER = re.compile(r"⟦[0-9a-f]{16}⟧")
+# Bytes on disk: measured on stored sweeps, a completion in the cache and a turn's row without their texts.
+_BYTES_A_COMPLETION, _BYTES_A_TURN, _BYTES_A_TOKEN = 200, 150, 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunForecast:
+    """One run. naive: its requests. new: those that no run before it and no cache answers. Tokens are as if alone."""
+
+    run: str
+    label: str
+    controls: tuple[tuple[str, str], ...]
+    items: int
+    done: bool
+    naive: int
+    new: int
+    prompt_tokens: int
+    generated_tokens_expected: int
+    generated_tokens_at_most: int
+    longest_prompt: int
+    longest_prompt_at_most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A whole sweep. naive, cached, new: requests; exact unless `played` items are fewer than all, then scaled up."""
+
+    runs: tuple[RunForecast, ...]
+    naive: int
+    distinct: int
+    cached: int
+    new: int
+    new_prompt_tokens: int
+    new_generated_expected: int
+    new_generated_at_most: int
+    disk_bytes: int
+    disk_free: int
+    exact: bool
+    reply_tokens: str
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return asdict(self)
+
+
+def forecast(plan: Plan, how: HowToRun) -> Forecast:
+    """Play all debates of a plan (or, of large plans, those of evenly spaced items) with placeholders."""
+    played = _Played(plan, how)
+    played.play()
+    return played.result()
+
+
+@dataclass
+class _Totals:
+    """Of one run, over the played items."""
+
+    items: int = 0
+    naive: int = 0
+    new: int = 0
+    prompt: float = 0.0
+    expected: float = 0.0
+    at_most: int = 0
+    longest: float = 0.0
+    longest_at_most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A prompt's tokens: those that are known, and replies that stand in it."""
+
+    known: int
+    replies: int
+
+
+class _Played:
+    def __init__(self, plan: Plan, how: HowToRun) -> None:
+        self._plan, self._how = plan, how
+        self._todo = [run for run in plan.runs if not is_done(how.output / run.id)]
+        self._totals = {run.id: _Totals() for run in plan.runs}
+        self._stores = _Stores(how)
+        self._counters = {run.engine.group: _Tokens(run.engine) for run in plan.runs}
+        self._cached = self._distinct = 0
+        self._new: list[tuple[_Size, ChatRequest, _Tokens]] = []
+        self._overflows: Counter[tuple[str, int]] = Counter()
+        self._exact = True
+
+    def play(self) -> None:
+        longest = max(len(run.task.items) for run in self._plan.runs)
+        room = max(8, PLAYED // len(self._plan.runs))
+        positions: Iterable[int] = range(longest)
+        if longest > room:
+            self._exact = False
+            positions = sorted({i * longest // room for i in range(room)})
+        for position in positions:
+            answers: dict[str, Completion] = {}
+            for run in self._plan.runs:
+                if position < len(run.task.items):
+                    self._play_one(run, position, answers)
+        self._stores.close()
+
+    def _play_one(self, run: PlannedRun, position: int, answers: dict[str, Completion]) -> None:
+        totals, tokens = self._totals[run.id], self._counters[run.engine.group]
+        totals.items += 1
+
+        def answer(requests: Sequence[ChatRequest]) -> list[Completion]:
+            keys = [request_key(request, run.engine.identities[request.model]) for request in requests]
+            stored = self._stores.find(run, requests, [key for key in keys if key not in answers])
+            replies = []
+            for key, request in zip(keys, requests, strict=True):
+                size = tokens.size(request)
+                fresh = key not in answers
+                if fresh:
+                    self._distinct += 1
+                    self._cached += key in stored
+                    answers[key] = stored.get(key) or Completion(f"⟦{key[:16]}⟧", generated_tokens=-1)
+                    if key not in stored:
+                        totals.new += 1
+                        self._new.append((size, request, tokens))
+                tokens.saw(answers[key])
+                self._count(totals, request, size, answers[key], tokens)
+                replies.append(answers[key])
+            return replies
+
+        ask_in_turn(run.debate(run.task.items[position]), answer)
+
+    def _count(self, totals: _Totals, request: ChatRequest, size: _Size, done: Completion, tokens: "_Tokens") -> None:
+        known = done.generated_tokens >= 0
+        expected = tokens.expected(request)
+        most = request.sampling.max_tokens
+        totals.naive += 1
+        totals.prompt += size.known + size.replies * expected
+        totals.expected += done.generated_tokens if known else expected
+        totals.at_most += done.generated_tokens if known else most
+        totals.longest = max(totals.longest, size.known + size.replies * expected)
+        totals.longest_at_most = max(totals.longest_at_most, size.known + size.replies * most)
+        if tokens.context is not None and size.known + size.replies * expected + most > tokens.context:
+            self._overflows[tokens.name, -request.priority] += 1
+
+    def result(self) -> Forecast:
+        scale = {run.id: len(run.task.items) / max(1, self._totals[run.id].items) for run in self._plan.runs}
+        whole = max(scale.values(), default=1.0)
+        runs = tuple(self._run(run, scale[run.id]) for run in self._plan.runs)
+        todo = {run.id for run in self._todo}
+        new = sum(one.new for one in runs if one.run in todo)
+        expected = sum(tokens.expected(request) for _, request, tokens in self._new)
+        at_most = sum(request.sampling.max_tokens for _, request, _ in self._new)
+        prompt = sum(size.known + size.replies * tokens.expected(request) for size, request, tokens in self._new)
+        naive = sum(one.naive for one in runs)
+        texts = expected * 2 + prompt
+        disk = new * _BYTES_A_COMPLETION + naive * _BYTES_A_TURN + texts * whole * _BYTES_A_TOKEN
+        return Forecast(
+            runs=runs,
+            naive=naive,
+            distinct=round(self._distinct * whole),
+            cached=round(self._cached * whole),
+            new=new,
+            new_prompt_tokens=round(prompt * whole),
+            new_generated_expected=round(expected * whole),
+            new_generated_at_most=round(at_most * whole),
+            disk_bytes=round(disk),
+            disk_free=_free(self._how.output),
+            exact=self._exact,
+            reply_tokens="; ".join(dict.fromkeys(tokens.basis for tokens in self._counters.values())),
+            warnings=tuple(self._warnings(round(disk))),
+        )
+
+    def _run(self, run: PlannedRun, scale: float) -> RunForecast:
+        totals = self._totals[run.id]
+        done = is_done(self._how.output / run.id)
+        return RunForecast(
+            run=run.id,
+            label=run.label,
+            controls=tuple(run.controls),
+            items=len(run.task.items),
+            done=done,
+            naive=round(totals.naive * scale),
+            new=0 if done else round(totals.new * scale),
+            prompt_tokens=round(totals.prompt * scale),
+            generated_tokens_expected=round(totals.expected * scale),
+            generated_tokens_at_most=round(totals.at_most * scale),
+            longest_prompt=round(totals.longest),
+            longest_prompt_at_most=totals.longest_at_most,
+        )
+
+    def _warnings(self, disk: int) -> list[str]:
+        found = list(self._plan.notes)
+        for (name, round), count in sorted(self._overflows.items()):
+            found.append(
+                f"engine {name}: in round {round} {count} of the played requests need more than the context with "
+                "expected replies: they will be cut short or be too long. Lower sampling.max_tokens, agents or rounds"
+            )
+        if disk > _free(self._how.output):
+            found.append(f"about {disk / 2**20:.0f} MiB are needed in {self._how.output}, and fewer are free")
+        return found
+
+
+class _Stores:
+    """The caches of the plan's engine identities, read only."""
+
+    def __init__(self, how: HowToRun) -> None:
+        self._root = None if how.cache == "off" else how.output / "cache"
+        self._open: dict[str, Store] = {}
+
+    def find(self, run: PlannedRun, requests: Sequence[ChatRequest], keys: Sequence[str]) -> dict[str, Completion]:
+        """What the cache holds of these keys."""
+        if self._root is None or not keys or not self._root.is_dir():
+            return {}
+        found: dict[str, Completion] = {}
+        for identity in {run.engine.identities[request.model] for request in requests}:
+            if identity not in self._open:
+                self._open[identity] = Store(self._root / identity, "plan", "{}", lambda text: None, write=False)
+            stored = self._open[identity].find([bytes.fromhex(key) for key in keys])
+            found |= {key.hex(): one.completion for key, one in stored.items()}
+        return found
+
+    def close(self) -> None:
+        for store in self._open.values():
+            store.close()
+
+
+class _Tokens:
+    """Counts prompts with an engine's tokenizer, and knows how long replies are."""
+
+    def __init__(self, planned: PlannedEngine) -> None:
+        self.name = planned.choice.name
+        self.context = planned.engine.limits.context_length
+        self._count = cache(lambda text: planned.engine.count_tokens([Message("user", text)]))
+        self._frame, self._next_frame = _frames(planned.engine.count_tokens)
+        self._replies = self._generated = 0
+
+    def size(self, request: ChatRequest) -> _Size:
+        """The length of a request's prompt: its messages' tokens and the frames that the template puts around them."""
+        known, replies = self._frame - self._next_frame, 0
+        for message in request.messages:
+            text, placeholders = _PLACEHOLDER.subn("", message.content)
+            replies += placeholders
+            known += self._count(text) - self._frame + self._next_frame
+        return _Size(known, replies)
+
+    def saw(self, completion: Completion) -> None:
+        """Learn from a reply that the cache holds."""
+        if completion.generated_tokens > 0:
+            self._replies += 1
+            self._generated += completion.generated_tokens
+
+    def expected(self, request: ChatRequest) -> float:
+        """Tokens of a reply: the mean of the cached ones, or half of max_tokens when there is none."""
+        most = request.sampling.max_tokens
+        return min(most, self._generated / self._replies) if self._replies else most / 2
+
+    @property
+    def basis(self) -> str:
+        """Where the expected length of a reply comes from."""
+        if self._replies:
+            mean = self._generated / self._replies
+            return f"a reply of {self.name}: {mean:.0f} tokens, the mean of {self._replies} cached"
+        return f"a reply of {self.name}: half of max_tokens, for want of any cached one"
+
+
+def _frames(count: Callable[[Sequence[Message]], int]) -> tuple[int, int]:
+    """Tokens that a template adds to a conversation of one message, and to each further message."""
+    one = Message("user", "x")
+    alone, three = count([one]), count([one, Message("assistant", "x"), one])
+    frame = count([Message("user", "")])
+    return frame, max(0, (three - alone) // 2 - (alone - frame))
+
+
+def _free(folder: Path) -> int:
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(there).free
