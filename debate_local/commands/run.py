@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from debate_local.sweep.compose import VERSION_BASE, Plain, cells_from, plain
 from debate_local.sweep.config import config_folder, register
@@ -19,10 +20,20 @@ def main(arguments: Sequence[str]) -> int:
     # Hydra prints and exits on its own otherwise; its errors are told in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["debate-local run", *arguments]
+    failed: list[BaseException] = []
+
+    def run_one(config: Any) -> None:
+        # Raised here, an error would be printed by Hydra as well.
+        try:
+            run_composed([plain(config)])
+        except BaseException as error:
+            failed.append(error)
+
     with explained(overrides):
-        hydra.main(version_base=VERSION_BASE, config_path=str(config_folder().resolve()), config_name="config")(
-            lambda config: run_composed([plain(config)])
-        )()
+        folder = str(config_folder().resolve())
+        hydra.main(version_base=VERSION_BASE, config_path=folder, config_name="config")(run_one)()
+        if failed:
+            raise failed[0]
     return 0
 
 

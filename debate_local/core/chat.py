@@ -16,7 +16,11 @@ Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "too_long", "error"]
 
 
-class EngineDead(RuntimeError):
+class EngineFailed(RuntimeError):
+    """The engine cannot go on, and starting it again would not help; its cells end here, those of others do not."""
+
+
+class EngineDead(EngineFailed):
     """The engine can answer nothing any more; everything outstanding is lost and may be asked again elsewhere."""
 
 

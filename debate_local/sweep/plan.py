@@ -3,8 +3,9 @@
 Everything that can fail without a GPU fails here (law 10). A run's id is a hash of what affects its result (law 11).
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -145,12 +146,11 @@ class _Planner:
     def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
         function = options.load("protocol", cell.protocol.name)
         facts = facts_of(function)
-        if facts.check is not None:
-            facts.check(**cell.protocol.options)
-        try:
+        with _blamed_on("protocol", cell.protocol):
+            if facts.check is not None:
+                facts.check(**cell.protocol.options)
+        with _blamed_on("prompt of protocol", cell.protocol):
             templates = facts.checked_templates(cell.templates)
-        except ValueError as error:
-            raise OptionFault(f"prompt of protocol {cell.protocol.name!r}: {error}") from error
         task, engine = self._task(cell), self._engine(cell)
         _check_cast(cell, engine.engine)
         setting = Setting(task.task, cell.cast, cell.seed, templates)
@@ -170,8 +170,9 @@ class _Planner:
     def _task(self, cell: Cell) -> PlannedTask:
         key = digest([_choice_json(cell.task), cell.limit, cell.offset])
         if key not in self._tasks:
-            task: Task = options.load("task", cell.task.name)(**cell.task.options)
-            items = list(task.items())
+            with _blamed_on("task", cell.task):
+                task: Task = options.load("task", cell.task.name)(**cell.task.options)
+                items = list(task.items())
             if not items:
                 raise OptionFault(f"task {cell.task.name!r} has no items")
             if cell.offset >= len(items):
@@ -200,10 +201,22 @@ class _Planner:
                 made: Engine = function(**cell.engine.options)
                 return made
 
-            engine = make()
+            with _blamed_on("engine", cell.engine):
+                engine = make()
             identities = {name: digest(dict(identity)) for name, identity in engine.identity.items()}
             self._engines[key] = PlannedEngine(cell.engine, make, engine, key, identities)
         return self._engines[key]
+
+
+@contextlib.contextmanager
+def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
+    """What a task, protocol or engine says of its own options, as an OptionFault that names it."""
+    try:
+        yield
+    except OptionFault:
+        raise
+    except ValueError as error:
+        raise OptionFault(f"{what} {choice.name!r}: {error}") from error
 
 
 def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
@@ -320,12 +333,3 @@ def _slug(cell: Cell, short_hash: str) -> str:
         words.append(f"seed{cell.seed}")
     text = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-.")
     return f"{text[:90].rstrip('-.')}-{short_hash}"
-
-
-def describe(runs: Sequence[PlannedRun]) -> Mapping[str, int]:
-    """Counts for a summary: runs, items over all runs, and requests at most when nothing is shared."""
-    return {
-        "runs": len(runs),
-        "debates": sum(len(run.task.items) for run in runs),
-        "requests_naive": sum(len(run.task.items) * run.calls for run in runs),
-    }

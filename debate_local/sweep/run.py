@@ -4,6 +4,7 @@ All cells of one engine share one load and one stream of batches; engines come o
 """
 
 import contextlib
+import gc
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debate_local.core.chat import Completion, Engine, EngineDead
+from debate_local.core.chat import Completion, Engine, EngineFailed
 from debate_local.core.scheduler import Asking, Batch, Outcome, drive
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript
@@ -59,7 +60,7 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
     log = EventLog(folder / "logs", tuple(listeners))
     problems: list[str] = []
     sent = 0
-    try:
+    with _rare_collections(), contextlib.closing(log):
         log.emit("start", **_start_facts(plan, todo, folder, command))
         for note in notes:
             log.emit("warning", text=note)
@@ -68,8 +69,8 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
             one = _Group(runs, how, log, owner=f"{folder.name}-{group[:8]}")
             try:
                 one.run()
-            except EngineDead as error:
-                problems.append(f"engine {one.name} died and was not started again: {error}")
+            except EngineFailed as error:
+                problems.append(f"engine {one.name}: {error}")
                 log.emit("warning", text=problems[-1])
             finally:
                 sent += one.sent
@@ -78,9 +79,18 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
         if missing and not problems:
             problems.append(f"not finished: {', '.join(missing)}")
         log.emit("end", problems=problems, sent=sent)
-    finally:
-        log.close()
     return SweepResult(load_sweep(folder), tuple(problems), sent)
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely: thousands of live debates are many objects and no cycles (measured: 1.7 times the rate)."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _start_facts(plan: Plan, todo: Sequence[PlannedRun], folder: Path, command: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from debate_local.sweep.store import Sweep
 from tests.sweep.killed import OVERRIDES, PHASES
 from tests.sweep.test_run import assert_equal_tables, sent
 
-KILLS = 32
+SWEEPS = 16
 
 
 def complete(output: Path) -> Sweep:
@@ -50,7 +50,7 @@ def test_a_rerun_after_kill_9_ends_with_an_equal_store_and_asks_only_what_is_mis
     undisturbed = complete(tmp_path / "undisturbed")
     total = sent(undisturbed)
     hit: Counter[str] = Counter()
-    for number in range(KILLS):
+    for number in range(SWEEPS):
         phase = number % len(PHASES)
         output = tmp_path / str(number)
         # Twice each: the second kill falls into a rerun that adopts what the first left.
