@@ -16,6 +16,9 @@ _COMMANDS = {
     "plan": "say what `run` would cost and what would fail, without opening an engine",
     "show": "print a sweep's table, a run's items, or one debate's transcript",
     "cache": "show the size of the generation cache, or clear it",
+    "models": "list the models on this machine, with size, context and what their chat templates allow",
+    "doctor": "say what this machine has and lacks, and how to mend it",
+    "completion": "print a script that completes commands and settings: bash, zsh, fish",
 }
 
 

@@ -27,13 +27,14 @@ class explained:
 
 
 def _explain(error: BaseException, overrides: Sequence[str]) -> str:
+    cause = f": {error.__cause__}" if error.__cause__ is not None else ""
+    message = f"{error}{cause}"
     for check in (_unknown_name, _unknown_key, _comma_without_multirun):
         for override in overrides:
             key, found, value = override.partition("=")
-            if found and (text := check(key.lstrip("+~"), value, overrides, str(error))):
+            if found and (text := check(key.lstrip("+~"), value, overrides, message)):
                 return text
-    cause = f": {error.__cause__}" if error.__cause__ is not None else ""
-    return f"{error}{cause}"
+    return message
 
 
 def _unknown_name(key: str, value: str, overrides: Sequence[str], message: str) -> str | None:

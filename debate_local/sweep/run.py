@@ -84,7 +84,7 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
 
 @contextlib.contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely: thousands of live debates are many objects and no cycles (measured: 1.7 times the rate)."""
+    """Collect garbage rarely: live debates are many objects and no cycles (measured: 1.7 times the rate)."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 20)
     try:

@@ -1,0 +1,137 @@
+"""Which part of a reply is the model's own answer to this question. Knows nothing of numbers, letters or tasks.
+
+Everything here keeps positions: a character is replaced by one character, and what does not count is blanked, so that
+a span found in the result is a span of the reply as it was given.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# Compatibility forms that are another dress of one plain character. Superscripts are not: 10³ is no 103.
+_DRESSES = ("<wide>", "<narrow>", "<small>", "<noBreak>", "<compat>", "<font>")
+_PLAIN_MARKS = {"’": "'", "‐": "-", "‑": "-", "✕": "×", "⋅": "×", "٫": ".", "٬": ",", "\u200b": " ", "\ufeff": " "}
+
+
+class _Plain(dict[int, str]):
+    """Filled as characters are met: full-width and other decimal digits, wide marks and blanks become ASCII."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        digit = unicodedata.decimal(char, None)
+        if digit is not None:
+            plain = str(digit)
+        elif char in _PLAIN_MARKS:
+            plain = _PLAIN_MARKS[char]
+        elif unicodedata.decomposition(char).startswith(_DRESSES):
+            form = unicodedata.normalize("NFKC", char)
+            plain = form if len(form) == 1 else char
+        else:
+            plain = char
+        self[code] = plain
+        return plain
+
+
+_PLAIN = _Plain()
+
+# The names are those of core.chat.split_reasoning, which has usually been there first; here positions are needed.
+_REASONING = re.compile(r"<(/?)(?:think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
+_TEMPLATE_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<[be]os>|\[/?INST\]")
+_RESTATED = re.compile(
+    r"[\s#*>_]*+(?:question|problem|exercise|q|frage|问题|题目)[*_]{0,3} ?:"
+    r"(?:[^?\n]|\n(?![ \t#*>_]*(?:answer|solution|a)\b|\s*\n))*+\??",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(r"\s*(?:assistant|model)\b[: \t]*\n?", re.IGNORECASE)
+# Every branch begins with a letter, so that the search can skip to the next of these letters.
+_LABEL = r"(?: ?#?\d{1,3})?[*_]{0,3} ?:"
+_LABELS = "Question QUESTION Problem PROBLEM Exercise Instruction User USER Human Student Frage 问题 题目 Q"
+_NEW_TURN = re.compile(
+    "|".join(
+        [word + _LABEL for word in _LABELS.split()]
+        + [rf"{word} (?:question|problem)\b" for word in ("Next", "Another", "New")]
+    )
+)
+_BOUNDARY = re.compile(r"[.!?>\n。][\s#*>_-]*\Z")
+_MARKUP = " \t\n#*>_-"
+_SENTENCE_END = re.compile(r"[.!?。;\n](?:(?<=[。;\n])|(?=[\s\"')*\]_$]|\Z)(?<!approx.)(?<!\bca.)(?<!\bRs.))")
+
+
+class Sentence(NamedTuple):
+    """One sentence: [start, end) without its end mark, and that mark ("" when the reply stops without one)."""
+
+    start: int
+    end: int
+    mark: str
+
+
+def plain(text: str) -> str:
+    """The same text, character for character, with full-width and other digits, marks and blanks as ASCII."""
+    return text if text.isascii() else text.translate(_PLAIN)
+
+
+def lower(text: str) -> str:
+    """Lower case of the same length (a few letters grow when lowered; then the text stays as it is)."""
+    low = text.lower()
+    return low if len(low) == len(text) else text
+
+
+def own_part(text: str, question: str = "") -> str:
+    """The reply, made plain, with everything blanked or cut that is not the model's answer.
+
+    That is: reasoning blocks (one that never closes leaves nothing), template tokens, the question where it is
+    repeated word for word or after a label, and an invented next question or turn.
+    """
+    text = plain(text)
+    start, end = 0, len(text)
+    if "<" in text or "[" in text:
+        start, end = _between_tokens(text, *_after_reasoning(text))
+    if question and (echo := plain(question).strip()) in text:
+        text = text.replace(echo, " " * len(echo))
+    if restated := _RESTATED.match(text, start, end):
+        start = restated.end()
+    end = _before_next_turn(text, start, end)
+    return text[:end] if not start else " " * start + text[start:end]
+
+
+def sentences(text: str, start: int = 0, end: int | None = None) -> Iterator[Sentence]:
+    """The sentences of text[start:end], blank ones left out. A line break and a semicolon end a sentence, too."""
+    end = len(text) if end is None else end
+    for stop in _SENTENCE_END.finditer(text, start, end):
+        if text[start : stop.start()].strip():
+            yield Sentence(start, stop.start(), stop.group())
+        start = stop.end()
+    if text[start:end].strip():
+        yield Sentence(start, end, "")
+
+
+def _after_reasoning(text: str) -> tuple[int, int]:
+    tags = list(_REASONING.finditer(text))
+    start = max((tag.end() for tag in tags if tag.group(1)), default=0)
+    unclosed = any(tag.start() >= start and not tag.group(1) for tag in tags)
+    return (len(text), len(text)) if unclosed else (start, len(text))
+
+
+def _between_tokens(text: str, start: int, end: int) -> tuple[int, int]:
+    """Leading template tokens are skipped, the first one after some text ends the reply."""
+    for token in _TEMPLATE_TOKEN.finditer(text, start, end):
+        if text[start : token.start()].strip():
+            return start, token.start()
+        role = _ROLE.match(text, token.end())
+        start = role.end() if role else token.end()
+    return start, end
+
+
+def _before_next_turn(text: str, start: int, end: int) -> int:
+    """A label that opens the reply, or is introduced by a colon, repeats this question; any other starts a new one."""
+    for label in _NEW_TURN.finditer(text, start, end):
+        near = max(start, label.start() - 40)
+        if label.start() == near or text[label.start() - 1].isalnum():
+            continue
+        if not _BOUNDARY.search(text, near, label.start()):
+            continue
+        before = text[near : label.start()].rstrip(_MARKUP)
+        if before.strip(_MARKUP) and not before.endswith(":"):
+            return label.start()
+    return end
