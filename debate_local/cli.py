@@ -56,11 +56,18 @@ def _dispatch(arguments: list[str]) -> int:
         # What follows is Hydra's grammar, not options of ours.
         composed: int = importlib.import_module(f"debate_local.commands.{arguments[0]}").main(arguments[1:])
         return composed
-    parser = argparse.ArgumentParser(
+    options = parser(arguments).parse_args(arguments)
+    code: int = options.main(options)
+    return code
+
+
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands but `run` and `plan`; the one that the arguments name has its options."""
+    top = argparse.ArgumentParser(
         prog="debate-local", description="Multi-agent debate on open-weight language models, on your own hardware."
     )
-    parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.add_argument("--version", action="version", version=_version())
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     wanted = arguments[0] if arguments else ""
     for name, text in _COMMANDS.items():
         sub = commands.add_parser(name, help=text)
@@ -69,9 +76,7 @@ def _dispatch(arguments: list[str]) -> int:
             module = importlib.import_module(f"debate_local.commands.{name}")
             module.arguments(sub)
             sub.set_defaults(main=module.main)
-    options = parser.parse_args(arguments)
-    code: int = options.main(options)
-    return code
+    return top
 
 
 def _version() -> str:

@@ -7,6 +7,8 @@ import pytest
 
 from debate_local.core.chat import Engine
 
+pytest_plugins = ["tests.honesty"]
+
 
 @pytest.fixture(scope="session")
 def vllm_engine() -> Iterator[Engine]:

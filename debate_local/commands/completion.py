@@ -1,15 +1,16 @@
 """`debate-local completion bash|zsh|fish`: a script that makes the shell complete commands and Hydra overrides.
 
 The scripts know how their shell inserts a word and nothing else. At each TAB they call
-`debate-local completion --query=LINE`, LINE being what stands before the cursor, and print what comes back: a whole word a
-line, after a tab what it is about. A lone `/` means that a file's name may stand there. Hydra is not imported: names,
-options and defaults come from signatures and from the defaults lists in conf/.
+`debate-local completion --query=LINE`, LINE being what stands before the cursor, and offer what it prints: a whole word
+a line, behind a tab what it is about. A lone `/` means that a file's name may stand there. Hydra is not imported:
+names, options and defaults come from signatures and from the defaults lists in conf/.
 """
 
 import importlib
 import itertools
 import re
 import shlex
+import types
 import typing
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ def candidates(line: str) -> list[Candidate]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line as a shell reads them; the last is the one at the cursor, perhaps empty or in an open quote."""
+    """The words of a line as a shell reads them; the last stands at the cursor, perhaps empty or in an open quote."""
     for closing in ("", "'", '"'):
         try:
             # The mark keeps an empty last word, and a backslash before the cursor.
@@ -151,9 +152,9 @@ def _overrides(command: str, before: Sequence[str], word: str) -> Iterator[Candi
     elif "=" in word:
         yield from _values(before, word)
     else:
-        sign = re.match(r"[+~]*", word)[0]  # type: ignore[index]  # it matches always
-        for key, about in _keys(before, word.removeprefix(sign)):
-            yield Candidate(sign + key, about)
+        key = word.lstrip("+")
+        for candidate in _keys(before, key):
+            yield candidate._replace(word=word.removesuffix(key) + candidate.word)
 
 
 def _keys(before: Sequence[str], key: str) -> Iterator[Candidate]:
@@ -165,15 +166,15 @@ def _keys(before: Sequence[str], key: str) -> Iterator[Candidate]:
         return
     for group in PRESET_GROUPS:
         chosen = ", ".join(_chosen(group, before))
-        yield Candidate(f"{group}=", f"now {chosen}" if chosen else "a name or a preset")
+        yield Candidate(f"{group}=", f"now {chosen}" if chosen else "a preset")
         if _options(group, before):
-            yield Candidate(f"{group}.", f"options of {chosen}")
+            yield Candidate(f"{group}.", "one of its options")
     for option in _settings().values():
         yield Candidate(f"{option.name}=", _about(option))
 
 
 def _about(option: Option) -> str:
-    default = "null" if option.default is None else option.default
+    default = yaml.safe_dump(option.default, default_flow_style=True, width=1000).partition("\n")[0]
     return f"{type_name(option.type)}; default {default}"
 
 
@@ -199,29 +200,30 @@ def _values_of(key: str, before: Sequence[str]) -> Iterator[Candidate]:
         return
     if key == "engine.model":
         yield from _models()
-    for wanted in typing.get_args(option.type) or (option.type,):
-        yield from _values_of_type(wanted, option.type)
+    for value in _words_of(option.type):
+        yield FILES if value == FILES.word else Candidate(value)
 
 
-def _values_of_type(wanted: Any, whole: Any) -> Iterator[Candidate]:
-    """The values of one type: the words of a Literal, true and false, null; a text may be a file's name."""
-    if typing.get_origin(whole) is Literal:
-        yield Candidate(str(wanted))
-    elif typing.get_origin(wanted) is Literal:
-        yield from (Candidate(str(word)) for word in typing.get_args(wanted))
+def _words_of(wanted: Any) -> Iterator[str]:
+    """The values of a type, as far as they are words; a text may be a file's name."""
+    if typing.get_origin(wanted) is Literal:
+        yield from map(str, typing.get_args(wanted))
+    elif typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        for alternative in typing.get_args(wanted):
+            yield from _words_of(alternative)
     elif wanted is bool:
-        yield from (Candidate("true"), Candidate("false"))
+        yield from ("true", "false")
     elif wanted is type(None):
-        yield Candidate("null")
-    elif wanted in (str, Path):
-        yield FILES
+        yield "null"
+    elif wanted is str:
+        yield FILES.word
 
 
 def _names(group: str) -> Iterator[Candidate]:
     """What a group can be: the names of our functions, then the presets, each with its first line of text."""
     kind = _kind(group)
     for name in known.names(kind) if kind else ():
-        module = importlib.import_module(known.load(kind, name).__module__)  # type: ignore[arg-type]
+        module = importlib.import_module(known.load(kind, name).__module__)
         yield Candidate(name, _first_line(module.__doc__ or ""))
     if group == "prompt":
         yield Candidate("default", "each protocol's own wording")
@@ -250,20 +252,22 @@ def _models() -> Iterator[Candidate]:
 
 def _settings() -> dict[str, Option]:
     """The settings at the top, with the words that those have which are checked later."""
-    types = {**typing.get_type_hints(Schema), **typing.get_type_hints(HowToRun)}
+    hints = {**typing.get_type_hints(Schema), **typing.get_type_hints(HowToRun)}
     found = {}
     for field in fields(Schema):
         if field.name not in PRESET_GROUPS:
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            found[field.name] = Option(field.name, default, types[field.name])
+            # A path is written as a text.
+            wanted = str if hints[field.name] is Path else hints[field.name]
+            found[field.name] = Option(field.name, default, wanted)
     return found
 
 
 def _options(group: str, before: Sequence[str]) -> Mapping[str, Option]:
     """The options that may stand behind `group.`: those that all names have which the line chose for it."""
     if group == "sampling":
-        types = typing.get_type_hints(Sampling)
-        return {f.name: Option(f.name, f.default, types[f.name]) for f in fields(Sampling) if f.name != "seed"}
+        hints = typing.get_type_hints(Sampling)
+        return {f.name: Option(f.name, f.default, hints[f.name]) for f in fields(Sampling) if f.name != "seed"}
     if group == "prompt":
         texts = [facts_of(known.load("protocol", name)).templates for name in _chosen("protocol", before)]
         return {name: Option(name, None, str | None) for template in texts for name in template}
@@ -279,7 +283,7 @@ def _kind(group: str) -> Kind | None:
 
 
 def _chosen(group: str, before: Sequence[str]) -> list[str]:
-    """What a group is: by the line, by the line's experiment, or by config.yaml; presets followed to what they extend."""
+    """What a group is by the line, the line's experiment or config.yaml; presets followed to what they extend."""
     told = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
     names = told.get(group, "")
     if not names and (experiment := told.get("experiment", "").partition(",")[0]):

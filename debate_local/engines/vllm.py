@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,7 +89,7 @@ class VllmEngine:
     """An engine (core.chat.Engine) around `vllm.LLM`. One thread at a time may use it.
 
     log_path: a file for all that vLLM says, set before the first `submit`; by default DEBATE_LOCAL_ENGINE_LOG, or a
-    file that is gone with the engine.
+    file that is gone with the engine. on_open: called when loading begins, which takes half a minute and more.
     """
 
     def __init__(self, options: Options) -> None:
@@ -110,6 +110,7 @@ class VllmEngine:
         self._load_seconds: float | None = None
         self._log_size = 0
         self.log_path: str | None = os.environ.get("DEBATE_LOCAL_ENGINE_LOG")
+        self.on_open: Callable[[], None] | None = None
 
     # What is known without the model
 
@@ -148,7 +149,10 @@ class VllmEngine:
     @property
     def facts(self) -> Mapping[str, Any]:
         """For run.json and logs: versions, device, weights, the settings used, those that set the speed, and why."""
-        settings = self._settings
+        try:
+            settings = self._settings
+        except EngineStartFailed as error:
+            settings = Settings({}, why=(str(error),))
         return {
             "engine": "vllm",
             "versions": {name: version_of(name) for name in ("vllm", "torch", "transformers")},
@@ -187,7 +191,7 @@ class VllmEngine:
 
     def _counters(self) -> dict[str, float]:
         """vLLM's counters (prefix-cache hits, pre-emptions, ...); none unless engine.extra.disable_log_stats=false."""
-        if self._llm is None or self._settings.arguments["disable_log_stats"]:
+        if self._llm is None or self._settings.arguments.get("disable_log_stats"):
             return {}
         return {metric.name: metric.value for metric in self._llm.get_metrics() if hasattr(metric, "value")}
 
@@ -205,6 +209,8 @@ class VllmEngine:
             wanted = 1 if elsewhere else options.tensor_parallel_size * options.pipeline_parallel_size
             check_visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), wanted)
         _ = self._template
+        if self.on_open is not None:
+            self.on_open()
         began = time.monotonic()
         self._llm = start(self._settings, self._log())
         self._processes = processes_of(self._llm)

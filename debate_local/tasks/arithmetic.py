@@ -65,7 +65,7 @@ def _check(items: int, operands: int, low: int, high: int, operators: str, disti
 def _expression(
     seed: int, number: int, operands: int, low: int, high: int, operators: str, distinct: bool
 ) -> tuple[str, int]:
-    """The expression with this number, and its value. Each has its own generator, so it does not depend on the others."""
+    """The expression with this number, and its value. Each has its own generator: it does not depend on the others."""
     generator = random.Random(f"arithmetic {seed} {number}")
     if distinct:
         values = generator.sample(range(low, high + 1), operands)

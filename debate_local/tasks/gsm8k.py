@@ -4,8 +4,9 @@ A row (of our own making, in the original columns):
   {"question": "A bus holds 40 people and 4 buses are full. How many people is that?",
    "answer": "There are 40 * 4 = <<40*4=160>>160 people.\\n#### 160"}
 
-Source: Cobbe et al. 2021 (arXiv 2110.14168), MIT; openai/grade-school-math on GitHub, openai/gsm8k on the hub. The target is
-what follows `####`, thousands commas and minus signs included; never the `<<...>>` notes, which differ from it in places.
+Source: Cobbe et al. 2021 (arXiv 2110.14168), MIT; openai/grade-school-math on GitHub, openai/gsm8k on the hub. The
+target is what follows `####`, thousands commas and minus signs included; never the `<<...>>` notes, which differ from
+it in places.
 """
 
 from fractions import Fraction
@@ -31,8 +32,8 @@ _ORIGIN = Origin(
 def gsm8k(path: str | None = None, split: str = "test", revision: str | None = None) -> Task:
     """Load GSM8K, in the order of its file.
 
-    path: a local .jsonl, .json, .csv or .parquet file with the columns question and answer. Without it the hub's `split`
-    (test or train) at `revision` (a commit or tag; None: the newest) is loaded; neither applies to a local file.
+    path: a local .jsonl, .json, .csv or .parquet file with the columns question and answer. Without it the hub's
+    `split` (test or train) at `revision` (a commit or tag; None: the newest) is loaded; a file has neither.
     Raises TaskDataError, a ValueError.
     """
     rows = load_rows(_ORIGIN, path, split, revision)

@@ -157,7 +157,7 @@ def _from_hub(origin: Origin, split: str, revision: str | None) -> list[Row]:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         # Unreachable, offline (HF_DATASETS_OFFLINE) and not cached, an unknown split or revision: the text says which.
         raise TaskDataError(
-            f"{origin.hub} (config {origin.config}, split {split}, revision {revision or 'newest'}) could not be loaded "
-            f"through `datasets`: {error}. Without the hub, give the file: task.path=FILE. {origin.download}"
+            f"{origin.hub} (config {origin.config}, split {split}, revision {revision or 'newest'}) could not be "
+            f"loaded through `datasets`: {error}. Without the hub, give the file: task.path=FILE. {origin.download}"
         ) from error
     return [dict(row) for row in data]

@@ -109,6 +109,7 @@ def test_an_engine_that_does_not_fit_the_memory_says_what_is_needed_and_free() -
         EngineStartFailed, match=r"100000\.0 GiB of KV cache.* GiB are free; lower engine\.kv_cache_gib"
     ):
         engine.submit([asking("a")])
+    assert "too little memory" in str(engine.facts["why"])  # type: ignore[attr-defined]
     engine.close()
 
 
@@ -423,7 +424,7 @@ def test_requests_pre_empted_by_a_small_kv_cache_all_come_back(small_engine: Eng
 
     before = preemptions()
     kinds: list[dict[str, Any]] = [{"seed": 1}, {}, {"temperature": 0.0}]
-    batch = [asking(str(n), max_tokens=280, priority=-(n % 2), **kinds[n % 3]) for n in range(15)]
+    batch = [asking(str(n), max_tokens=200, priority=-(n % 2), **kinds[n % 3]) for n in range(14)]
     found = answers(small_engine, batch)
     assert preemptions() > before
     assert all(completion.text and completion.error is None for completion in found.values())
@@ -466,7 +467,10 @@ def _kill_and_expect_death(engine: Engine, victim: str) -> None:
 def test_a_start_that_fails_in_a_child_process_tells_the_childs_reason(tmp_path: Path) -> None:
     engine = vllm(max_model_len=1024, kv_cache_gib=0.001)
     engine.log_path = str(tmp_path / "logs" / "vllm.log")  # type: ignore[attr-defined]
+    opened: list[bool] = []
+    engine.on_open = lambda: opened.append(True)  # type: ignore[attr-defined]
     with pytest.raises(EngineStartFailed, match=r"KV cache(.|\n)*engine\.kv_cache_gib"):
         engine.submit([asking("a")])
     engine.close()
+    assert opened == [True]
     assert "KV cache" in (tmp_path / "logs" / "vllm.log").read_text()

@@ -26,7 +26,7 @@ from debate_local.tasks.answers.number_choice import Found, NumberText, conclude
 from debate_local.tasks.answers.numerals import Numeral, canonical
 from debate_local.tasks.answers.reply import Sentence, own_part, sentences
 
-FORMAT = "Write your final answer, a single number, at the end of your reply in the form \\boxed{number}."
+FORMAT = "Give the final answer as one number inside \\boxed{} at the end of your reply."
 
 # A reply may repeat a cue thousands of times, and lenient reading needs only its end: both are bounded.
 _MOST_CUES = 12
@@ -214,7 +214,10 @@ def _corrected(reply: NumberText, found: Found) -> Found | None:
     return Found("withdrawn") if taken_back else None
 
 
-_CHECK = re.compile(r"[\s*_#>(\-]*(?:check|verif|to (?:check|verify)|note|remark|confidence|p\.?s\b|proof|hint|tip)")
+_CHECK = re.compile(
+    r"[\s*_#>(\-]*(?:check|verif|to (?:check|verify)|note|remark|confidence|p\.?s\b|proof|hint|tip"
+    r"|you asked|the (?:question|problem) asks)"
+)
 
 
 def _lenient(reply: NumberText, start: int, question: str = "", corrects: bool = False) -> Found | None:
@@ -229,8 +232,8 @@ def _lenient(reply: NumberText, start: int, question: str = "", corrects: bool =
         words = view.low[sentence.start : sentence.end]
         if voice.refused(words):
             return Found("a refusal or a question back")
-        if sentence is ends[-1] and sentence.mark == "?" and voice.asks(words):
-            return Found("ends with the question")
+        if sentence.mark == "?" and voice.asks(words):
+            return Found("a question and nothing after it")
         if sentence.mark == "?" or _CHECK.match(words) or (corrects and not voice.puts_instead(words)):
             continue
         if voice.about_peers(words) or _echoes(view.text, sentence, question):

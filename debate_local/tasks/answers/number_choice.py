@@ -54,6 +54,7 @@ _OPERATOR = re.compile(
 _ALTERNATIVE = re.compile(
     rf"[\s*$]*{_UNIT}(?:[-–—~&]|and|through|till|until)[\s*$]*(?:[a-z]\s*=\s*)?|[\s*$]*to[\s*$]*"
     r"|\s*(?:hours?|hrs?|minutes?|weeks?|days?|feet|ft|yards?)\s+"
+    r"|[^\d\n]{0,25}\b(?:could|might|may) (?:also )?be\b[^\d\n]{0,10}"
     r"|[^\d\n]{0,25},\s*and[\s*$]*|[^\d\n]{0,25}\bor\b[^\d\n]{0,25}"
 )
 _COMMA = re.compile(r"[\s$\\]*[,;][\s$\\]*")
@@ -153,7 +154,9 @@ def _between(text: str, start: int, end: int, numerals: list[Numeral]) -> str:
 _LABELLED = re.compile(
     r"\b(?:agent|peer|step|solution|response|round|question|problem|part|option|case|example|equation|method|page|line"
     r"|room|deck|number|no\.|chapter|level|class|grade)s?\s*[#*]*\Z"
+    r"|\bconfidence(?: level)?\W*(?:(?:of|is)\W+)?\Z"
 )
+_COMPARED = re.compile(r"\bthan\s+\Z")
 _ASIDE = re.compile(
     r"\b(?:for|among|between|per|with|by|from|after|at|in|on|than|every|each|over|within|during|until|since|before"
     r"|out of|of (?:the|his|her|their|its|my))\s+"
@@ -161,17 +164,18 @@ _ASIDE = re.compile(
     r"|\b(?:after|before|by|when|while|from)\s+\w+ing\s+(?:the\s+)?[*\\]*\Z|,\s+an?\s+\Z"
     r"|\d\s+[a-z]+\s+to\s+[a-z]+\s+(?:the\s+)?[*\\]*\Z"
 )
+_NAMED = re.compile(r"[a-z,] [A-Z][a-z]+ \Z")
 _AND_BEFORE = re.compile(r"[^.,;]{0,40}\b(?:and|or)\s+")
 _CONDITION = re.compile(r"[\s*]*(?:so,?\s+)?(?:if|when|since|because|after|with|for|in|at|given)\b[^,]{0,120},\s")
 _BELIEF = re.compile(r"\s*(?:sure|confident|certain|confidence|certainty)\b")
-_ADJECTIVE = re.compile(r"(?:st|nd|rd|th)\b|-[a-z]|\s+of\s+(?:the\b|\d)")
+_ADJECTIVE = re.compile(r"(?:st|nd|rd|th)\b|-[a-z]|\s+times (?:as|more|the)\b|\s+of\s+(?:the\b|\d)")
 _OPERANDS = re.compile(
     r"\b(?:sum|product|difference|quotient|average|total) (?:of|between)\b[^.]{1,40}? and [\s$]*[-\d.,]+"
 )
 _OPENS = re.compile(r"[\s*_$\\(\[>\-]*+(?:so|thus|therefore|hence|and|yes)?+[\s,:*$]*+\Z")
 _CONCLUDES = re.compile(
     r"\b(?:so|therefore|thus|hence|leaving|making|giving|meaning|total(?:l)?ing"
-    r"|which (?:is(?! the| an?\b)|means|leaves|gives|makes))\b|=>|→"
+    r"|which (?:is(?! the| an?\b| \S+ times)|means|leaves|gives|makes))\b|=>|→"
 )
 _VERB = re.compile(
     r"(?:[=≈:]|\b(?:is|are|was|were|be|equals?|gives?|makes?|leaves?|total|to|of|has|have|had|gets?|earns?|pays?|needs?"
@@ -203,11 +207,12 @@ def concluded(reply: NumberText, sentence: Sentence) -> Found | None:
     free = [n for n in usable if not row.linked(n, "operator")]
     if not free:
         return Found("an expression or a range")
-    return row.single(_main(low, start, free), "lenient: conclusion" if ends else "lenient: last number")
+    return row.single(_main(reply, start, free), "lenient: conclusion" if ends else "lenient: last number")
 
 
-def _main(low: str, start: int, free: list[Numeral]) -> Numeral:
-    """The last numeral that is not said in passing (`for 5 tickets`, `the sum of 7 and 5`)."""
+def _main(reply: NumberText, start: int, free: list[Numeral]) -> Numeral:
+    """The last numeral that is not said in passing (`for 5 tickets`, `the sum of 7 and 5`, `Boeing 747`)."""
+    low = reply.low
     passing = [match.span() for match in _OPERANDS.finditer(low, start, free[-1].end)]
     if condition := _CONDITION.match(low, start):
         passing.append(condition.span())
@@ -217,7 +222,8 @@ def _main(low: str, start: int, free: list[Numeral]) -> Numeral:
         begin = max(start, numeral.start - 40)
         # 5 of `for 3 tickets and 5 drinks` is as much in passing as 3.
         paired = aside_end >= 0 and _AND_BEFORE.fullmatch(low, aside_end, numeral.start)
-        if paired or _ASIDE.search(low, begin, numeral.start) or any(a <= numeral.start < b for a, b in passing):
+        in_passing = _ASIDE.search(low, begin, numeral.start) or any(a <= numeral.start < b for a, b in passing)
+        if paired or in_passing or _NAMED.search(reply.text, begin, numeral.start):
             aside_end = numeral.end
         elif not _ADJECTIVE.match(low, numeral.end):
             central.append(numeral)
@@ -225,9 +231,11 @@ def _main(low: str, start: int, free: list[Numeral]) -> Numeral:
 
 
 def _ruled_out(low: str, start: int, numeral: Numeral) -> bool:
-    """Labels (step 4), degrees of belief (90 % sure) and denied values are no candidates."""
+    """Labels (step 4), degrees of belief (90 % sure), standards (more than 4) and denied values are no candidates."""
+    before = max(start, numeral.start - 24)
     return bool(
-        _LABELLED.search(low, max(start, numeral.start - 24), numeral.start)
+        (low[numeral.start].isdigit() and _LABELLED.search(low, before, numeral.start))
+        or _COMPARED.search(low, before, numeral.start)
         or _BELIEF.match(low, numeral.end)
         or denied(low, start, numeral.start, numeral.end)
     )

@@ -46,7 +46,8 @@ _NUMERAL = re.compile(
       | (?P<digits>{_DIGITS})
         (?: \s?/\s?(?P<divisor>\d{{1,99}})(?![\d/])
           | [eE](?P<e>[+-]?\d+)(?![\w.])
-          | \s{{0,2}}(?:×|x|\*|\\times|\\cdot)\s{{0,2}}10\s?(?:(?:\^|\*\*)\s?\{{?\s?(?P<ten>[-−+]?\d+)\s?\}}?|(?P<ten1>[⁰-⁹¹²³⁻]+))
+          | \s{{0,2}}(?:×|x|\*|\\times|\\cdot)\s{{0,2}}10\s?(?:(?:\^|\*\*)\s?\{{?\s?(?P<ten>[-−+]?\d+)\s?\}}?
+                |(?P<ten1>[⁰-⁹¹²³⁻]+))
           | (?:\^|\*\*)\{{?(?P<power>[-−]?\d+(?:\}}?\^\{{?\d+)*)\}}? | (?P<power1>[⁰-⁹¹²³⁻]+)
         )?
     )
@@ -64,11 +65,12 @@ _SEPARATOR = re.compile(r",?\\[,;:! ]|, |[.,' ]|\{,\}")
 _LEAD = re.compile(r"[-−–$£€¥₹]|(?i:[sve] \Z)")
 _CURRENCY = re.compile(r"(?:\\?[$£€¥₹]|US\$)[ ]?\Z")
 _MINUS = re.compile(
-    r"""(?: (?<![\w)\]}%−–-])(?<![\d)\]}%][ ])([-−–])        # -7, and not 12-7 or 12 -7
-          | (?<![\w)\]}%]\s)(?<![\w)\]}%])(−\s)             # U+2212 may stand apart
-          | (?:[=≈(:{]|\b(?:is|be|equals))[ \t]*([-−]\s)    # = - 7
+    r"""(?: (?<![A-Za-z0-9_)\]}%−–-])(?<![\d)\]}%][ ])([-−–])         # -7, and not 12-7 or 12 -7
+          | (?<![A-Za-z0-9_)\]}%]\s)(?<![A-Za-z0-9_)\]}%])(−\s)      # U+2212 may stand apart
+          | (?:[=≈(:{]|\b(?:is|be|equals))[ \t]*([-−]\s)            # = - 7
           | \b(negative\s)
-          | (?:^|[=(:,*]|\b(?:is|be|was|equals|of|are|get|gives|so))\s*\*{0,2}(minus\s)   # and not 12 minus 7
+          # minus seven, and not 12 minus 7
+          | (?:^|[=(:,*]|\b(?:is|be|was|equals|of|are|get|gives|so))\s*\*{0,2}(minus\s)
         )\Z""",
     re.VERBOSE | re.IGNORECASE,
 )

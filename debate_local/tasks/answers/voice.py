@@ -28,7 +28,7 @@ _REFUSED = re.compile(
     r"|\b(?:not enough|insufficient|more|missing) (?:information|data|detail|context)"
     r"|\b(?:i|we)(?:'m| am| are)? (?:would need|will need|need (?:the|to know|more)|don't know|do not know|not sure)"
     r"|\bis (?:missing|unknown|undefined|indeterminate|not (?:given|stated|known|provided|specified))"
-    r"|\bdoes(?: not|n't) (?:give|state|say|tell|specify|provide|mention)"
+    r"|\brather not\b|\bdoes(?: not|n't) (?:give|state|say|tell|specify|provide|mention)"
     r"|\b(?:(?:could|can|would) you (?:please )?|please )(?:tell|provide|give|clarify|specify|share|confirm|let)"
 )
 _ASKS = re.compile(r"\bhow (?:many|much|long|far|old|tall|often)\b|\bwhat (?:is|was|are|were|will)\b")
