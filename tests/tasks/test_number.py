@@ -150,11 +150,12 @@ def test_a_boxed_answer_beats_any_number_before_it(before: int, answer: int) -> 
 
 
 FRAGMENTS = [
-    "the answer is ", "Answer: ", "\\boxed{", "}", "\\frac{1}{2}", "12", "1,234", " ", "\n\n", "?", ".", ",", "=", "-",
-    "*", "/", "^", "$", "%", "and ", "or ", "wait ", "no, ", "that is wrong", "agent 1 ", "the others ", "so ",
-    "if the ", "not ", "how many", "Question: ", "Q:", "<think>", "</think>", "<|im_end|>", "one ", "twenty-", "hundred ", "half",
-    "½", "７", "−", "5:30", "1e5", "10^3", "×", "#### ", "1. ", "答案是", "Die Antwort lautet ", "a" * 30, "1" * 400,
-    "1e99999", "9^9^9", "5/0", "İ", "\x00", "\ud800", "١", "²",
+    "the answer is ", "Answer: ", "\\boxed{", "}", "\\frac{1}{2}", "12", "1,234", " ", "\n\n", "?", ".", ",",
+    "=", "-", "*", "/", "^", "$", "%", "and ", "or ", "wait ", "no, ", "that is wrong", "agent 1 ",
+    "the others ", "so ", "if the ", "not ", "how many", "Question: ", "Q:", "<think>", "</think>",
+    "<|im_end|>", "one ", "twenty-", "hundred ", "half", "½", "７", "−", "5:30", "1e5", "10^3", "×", "#### ",
+    "1. ", "答案是", "Die Antwort lautet ", "a" * 30, "1" * 400, "1e99999", "9^9^9", "5/0", "İ", "\x00", "\ud800",
+    "١", "²",
 ]  # fmt: skip
 
 
