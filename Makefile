@@ -13,7 +13,7 @@ help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: $(STAMP) ## a real debate on real vLLM, with its controls, on this machine
-	$(BIN)/debate-local run -m experiment=demo protocol.rounds=1,2
+	$(BIN)/debate-local run -m experiment=demo protocol.rounds=1,2 engine.kv_cache_gib=1
 
 test: $(STAMP) check ## the whole suite
 	$(BIN)/python -m pytest -m "not gpu" --durations=15

@@ -200,7 +200,11 @@ def _values_of(key: str, before: Sequence[str]) -> Iterator[Candidate]:
         return
     if key == "engine.model":
         yield from _models()
-    for value in _words_of(option.type):
+    values = list(_words_of(option.type))
+    if not set(values) - {"null", FILES.word}:
+        # A shell puts in at once what is offered alone: `limit=` would become `limit=null`.
+        values = [value for value in values if value != "null"]
+    for value in values:
         yield FILES if value == FILES.word else Candidate(value)
 
 

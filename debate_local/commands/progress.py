@@ -1,5 +1,6 @@
 """The progress bar: reads the events of a sweep and nothing else."""
 
+import sys
 from collections import deque
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,8 @@ class ProgressBar:
     """A listener for EventLog: a bar on a terminal, one line every ten seconds elsewhere; warnings as they come."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        # This stream itself: while an engine loads, sys.stderr points at its log.
+        self._console = Console(file=sys.stderr)
         self._bar = Progress(
             TextColumn("debating"),
             BarColumn(),

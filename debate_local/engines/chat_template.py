@@ -51,7 +51,7 @@ class ChatTemplate:
                 "the model's tokenizer has no chat template, as is usual for base models; give one with"
                 " engine.chat_template= (a template's text, or the path of a .jinja file), or use an instruct model"
             )
-        self._control = _control_pattern(_added_tokens(tokenizer))
+        self._control = control_pattern(_added_tokens(tokenizer))
 
     @classmethod
     def load(cls, folder: str, template: str | None = None, trust_remote_code: bool = False) -> "ChatTemplate":
@@ -101,15 +101,15 @@ class ChatTemplate:
     def _candidates(self, messages: list[Message]) -> Iterator[tuple[list[Message], tuple[str, ...]]]:
         """The conversation as it is, then with as little merged as the template may want."""
         system = any(message.role == "system" for message in messages)
-        merged = _merge_neighbours(messages)
+        merged = merge_neighbours(messages)
         if messages and not (system and self._drops_system):
             yield messages, ()
             if len(merged) < len(messages):
                 yield merged, (NEIGHBOURS_MERGED,)
         if system:
-            plain = _merge_system(messages)
+            plain = merge_system(messages)
             yield plain, (SYSTEM_MERGED,)
-            if len(both := _merge_neighbours(plain)) < len(plain):
+            if len(both := merge_neighbours(plain)) < len(plain):
                 yield both, (SYSTEM_MERGED, NEIGHBOURS_MERGED)
 
     @cached_property
@@ -175,7 +175,7 @@ def read_template(option: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _merge_neighbours(messages: Sequence[Message]) -> list[Message]:
+def merge_neighbours(messages: Sequence[Message]) -> list[Message]:
     merged: list[Message] = []
     for message in messages:
         if merged and merged[-1].role == message.role:
@@ -185,7 +185,7 @@ def _merge_neighbours(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def _merge_system(messages: Sequence[Message]) -> list[Message]:
+def merge_system(messages: Sequence[Message]) -> list[Message]:
     """System messages put before the text of the first user turn; alone, they are one."""
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     others = [message for message in messages if message.role != "system"]
@@ -228,7 +228,7 @@ def _added_tokens(tokenizer: Any) -> list[_Added]:
     return added + [_Added(token, True) for token in tokenizer.all_special_tokens]
 
 
-def _control_pattern(added: Iterable[_Added]) -> re.Pattern[str]:
+def control_pattern(added: Iterable[_Added]) -> re.Pattern[str]:
     """Matches the first character of everything that could be a control token.
 
     Only one character is taken at a time, so tokens that overlap are all found. A look at the first character alone

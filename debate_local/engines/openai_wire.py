@@ -17,9 +17,9 @@ from debate_local.engines.chat_template import (
     NEIGHBOURS_MERGED,
     SYSTEM_MERGED,
     WORD_JOINER,
-    _control_pattern,
-    _merge_neighbours,
-    _merge_system,
+    control_pattern,
+    merge_neighbours,
+    merge_system,
 )
 
 ExtraFields = Literal["on", "off"]
@@ -46,7 +46,7 @@ class Conversation:
 
 
 # The server's tokenizer is not known here; the families' tokens are.
-_CONTROL = _control_pattern(())
+_CONTROL = control_pattern(())
 
 
 def neutralised(messages: Sequence[Message]) -> Conversation:
@@ -66,9 +66,9 @@ def shapes(conversation: Conversation, first: int = 0) -> Iterator[tuple[int, Co
     for number, merge in list(enumerate(_SHAPES))[first:]:
         messages, notes = list(conversation.messages), []
         if SYSTEM_MERGED in merge and any(message.role == "system" for message in messages):
-            messages = _merge_system(messages)
+            messages = merge_system(messages)
             notes.append(SYSTEM_MERGED)
-        if NEIGHBOURS_MERGED in merge and len(merged := _merge_neighbours(messages)) < len(messages):
+        if NEIGHBOURS_MERGED in merge and len(merged := merge_neighbours(messages)) < len(messages):
             messages = merged
             notes.append(NEIGHBOURS_MERGED)
         if tuple(messages) not in seen:

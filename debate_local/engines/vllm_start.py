@@ -22,12 +22,13 @@ from typing import Any
 
 import psutil
 
+from debate_local.core.chat import EngineFailed
 from debate_local.engines.weights import Weights, context_length, weight_bytes
 
 GIB = 1 << 30
 
 
-class EngineStartFailed(RuntimeError):
+class EngineStartFailed(EngineFailed):
     """vLLM cannot start with these options on this machine; says what is wrong, and what to change."""
 
 

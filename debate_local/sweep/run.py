@@ -153,7 +153,7 @@ class _Group:
             None if self._how.cache == "off" else self._how.output / "cache",
             mode=self._how.cache,
             owner=self._owner,
-            facts={**machine.versions(), "hardware": machine.hardware()},
+            facts={**machine.versions(), "hardware": machine.hardware(), "speed": self._facts().get("speed", {})},
             on_warning=lambda text: self._log.emit("warning", text=text),
         )
         progress = _Progress(self._log, engine)

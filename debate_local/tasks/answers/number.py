@@ -24,7 +24,7 @@ from debate_local.core.transcript import Answer
 from debate_local.tasks.answers import voice
 from debate_local.tasks.answers.number_choice import Found, NumberText, concluded, led_to_by_a_verb, opens, stated
 from debate_local.tasks.answers.numerals import Numeral, canonical
-from debate_local.tasks.answers.reply import Sentence, own_part, sentences
+from debate_local.tasks.answers.reply import Sentence, own_part, plain, sentences
 
 FORMAT = "Give the final answer as one number inside \\boxed{} at the end of your reply."
 
@@ -47,7 +47,8 @@ def read_number(text: str, question: str = "") -> Answer:
         return Answer.none("nothing outside reasoning, question and template tokens" if text.strip() else "empty reply")
     own = own[: _next_question(own)]
     reply = NumberText(own)
-    found = _stated(reply) or _lenient(reply, max(0, len(own) - _LENIENT_WINDOW), question) or Found("no number")
+    begin = max(0, len(own) - _LENIENT_WINDOW)
+    found = _stated(reply) or _lenient(reply, begin, plain(question)) or Found("no number")
     if found.numeral is None or found.numeral.value is None:
         return Answer.none(found.rule)
     value = canonical(found.numeral.value)

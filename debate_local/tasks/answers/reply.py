@@ -87,7 +87,9 @@ def own_part(text: str, question: str = "") -> str:
     start, end = 0, len(text)
     if "<" in text or "[" in text:
         start, end = _between_tokens(text, *_after_reasoning(text))
-    if question and (echo := plain(question).strip()) in text:
+    echo = plain(question).strip()
+    # A question of one word could be an answer.
+    if " " in echo and echo in text:
         text = text.replace(echo, " " * len(echo))
     if restated := _RESTATED.match(text, start, end):
         start = restated.end()

@@ -17,7 +17,8 @@ _PEER_SPEAKS = re.compile(
 )
 _PEER_OWNS = re.compile(rf"\b(?:{_PEER}(?:'s|')|their)\s+(?:\w+\s+)?\Z")
 _OWN_VOICE = re.compile(r"\b(?:my|i|we|so|therefore|thus|hence|right|correct|agree|based|considering|given)\b")
-_AGAINST = re.compile(r"\bdisagree|\bunlike\b|\bwrong\b|\bincorrect\b")
+_AGAINST = re.compile(r"\bdisagree|\bunlike\b")
+_FAULTED = re.compile(r"\b(?:wrong|incorrect|mistaken)\b")
 
 _SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|whether|say)\s+(?:that\s+)?(?:the|my|our)?\s*\Z")
 _DENIED = re.compile(r"(?:\bnot|n't(?:\s+be)?|rather than|instead of|cannot be)\s+(?:\w+\s+)?\Z")
@@ -57,7 +58,8 @@ def of_a_peer(low: str, start: int, place: int) -> bool:
         return False
     if _PEER_OWNS.search(before) or _AGAINST.search(before):
         return True
-    return _OWN_VOICE.search(before) is None
+    # `Agent 2 is wrong, the answer is` ... is one's own again.
+    return _OWN_VOICE.search(before) is None and _FAULTED.search(before) is None
 
 
 def about_peers(sentence: str) -> bool:
