@@ -43,6 +43,6 @@ $(STAMP): $(LOCK) pyproject.toml
 	@torch=$$(grep '^torch==' $(LOCK)); extra=""; \
 	$(BIN)/pip install -q --dry-run --no-deps "$$torch" >/dev/null 2>&1 || extra="--extra-index-url $(TORCH_INDEX)"; \
 	echo "installing the locked packages into $(VENV) (a few minutes the first time) ..."; \
-	$(BIN)/pip install -q --no-deps $$extra -r $(LOCK)
+	$(BIN)/pip install -qq --no-deps $$extra -r $(LOCK)
 	@$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	@touch $@

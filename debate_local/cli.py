@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-_COMMANDS = {
+COMMANDS = {
     "run": "run a debate, or with -m a sweep: debate-local run task=gsm8k protocol=debate limit=20",
     "plan": "say what `run` would cost and what would fail, without opening an engine",
     "show": "print a sweep's table, a run's items, or one debate's transcript",
@@ -69,7 +69,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=_version())
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     wanted = arguments[0] if arguments else ""
-    for name, text in _COMMANDS.items():
+    for name, text in COMMANDS.items():
         sub = commands.add_parser(name, help=text)
         # Only the wanted command's module is imported: `--help` stays fast.
         if name == wanted:

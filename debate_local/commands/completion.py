@@ -12,7 +12,7 @@ import re
 import shlex
 import types
 import typing
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import reduce
@@ -26,7 +26,8 @@ from debate_local.core.chat import Sampling
 from debate_local.core.protocol import facts_of
 from debate_local.sweep import options as known
 from debate_local.sweep.config import PRESET_GROUPS, HowToRun, Schema, config_folder
-from debate_local.sweep.options import KINDS, Kind, Option, type_name
+from debate_local.sweep.options import Option, OptionFault, as_kind, type_name
+from debate_local.sweep.presets import chosen
 
 
 class Candidate(NamedTuple):
@@ -37,13 +38,17 @@ class Candidate(NamedTuple):
 
 
 FILES = Candidate("/", "any file")
+_WHERE_TO_PUT_IT = """\
+bash, in ~/.bashrc:                  eval "$(debate-local completion bash)"
+zsh, in ~/.zshrc:                    eval "$(debate-local completion zsh)"
+fish, in ~/.config/fish/config.fish: debate-local completion fish | source"""
 
 
 def arguments(parser: ArgumentParser) -> None:
     """The options of `completion`."""
     parser.description = "Print a script that makes a shell complete debate-local's commands and settings."
-    parser.epilog = 'bash, zsh: put  eval "$(debate-local completion bash)"  into ~/.bashrc, or zsh\'s into ~/.zshrc. \
-fish: put  debate-local completion fish | source  into config.fish.'
+    parser.epilog = _WHERE_TO_PUT_IT
+    parser.formatter_class = RawDescriptionHelpFormatter
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("shell", nargs="?", choices=sorted(_SCRIPTS))
     # For the scripts: the line up to the cursor, and the part of its last word that the shell puts a candidate for.
@@ -82,7 +87,7 @@ def candidates(line: str) -> list[Candidate]:
         found: Iterable[Candidate] = _commands(word)
     elif command in _FLAGS:
         found = _overrides(command, before[2:], word)
-    elif command in cli._COMMANDS:
+    elif command in cli.COMMANDS:
         found = _arguments(command, before[2:], word)
     else:
         found = ()
@@ -105,7 +110,7 @@ def _words(line: str) -> list[str]:
 
 
 def _commands(word: str) -> Iterator[Candidate]:
-    yield from itertools.starmap(Candidate, cli._COMMANDS.items())
+    yield from itertools.starmap(Candidate, cli.COMMANDS.items())
     if word.startswith("-"):
         yield from (Candidate("--help"), Candidate("--version"))
 
@@ -165,8 +170,8 @@ def _keys(before: Sequence[str], key: str) -> Iterator[Candidate]:
             yield Candidate(f"{head}.{option.name}=", _about(option))
         return
     for group in PRESET_GROUPS:
-        chosen = ", ".join(_chosen(group, before))
-        yield Candidate(f"{group}=", f"now {chosen}" if chosen else "a preset")
+        now = ", ".join(chosen(group, before))
+        yield Candidate(f"{group}=", f"now {now}" if now else "a preset")
         if _options(group, before):
             yield Candidate(f"{group}.", "one of its options")
     for option in _settings().values():
@@ -225,7 +230,7 @@ def _words_of(wanted: Any) -> Iterator[str]:
 
 def _names(group: str) -> Iterator[Candidate]:
     """What a group can be: the names of our functions, then the presets, each with its first line of text."""
-    kind = _kind(group)
+    kind = as_kind(group)
     for name in known.names(kind) if kind else ():
         module = importlib.import_module(known.load(kind, name).__module__)
         yield Candidate(name, _first_line(module.__doc__ or ""))
@@ -272,48 +277,18 @@ def _options(group: str, before: Sequence[str]) -> Mapping[str, Option]:
     if group == "sampling":
         hints = typing.get_type_hints(Sampling)
         return {f.name: Option(f.name, f.default, hints[f.name]) for f in fields(Sampling) if f.name != "seed"}
-    if group == "prompt":
-        texts = [facts_of(known.load("protocol", name)).templates for name in _chosen("protocol", before)]
-        return {name: Option(name, None, str | None) for template in texts for name in template}
-    kind = _kind(group)
+    kind = as_kind("protocol" if group == "prompt" else group)
     if kind is None:
         return {}
-    each = [known.options(kind, name) for name in _chosen(group, before)]
-    return reduce(lambda some, more: {name: some[name] for name in some if name in more}, each) if each else {}
-
-
-def _kind(group: str) -> Kind | None:
-    return next((kind for kind in KINDS if kind == group), None)
-
-
-def _chosen(group: str, before: Sequence[str]) -> list[str]:
-    """What a group is by the line, the line's experiment or config.yaml; presets followed to what they extend."""
-    told = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
-    names = told.get(group, "")
-    if not names and (experiment := told.get("experiment", "").partition(",")[0]):
-        names = _defaults(config_folder() / "experiment" / f"{experiment}.yaml").get(group, "")
-    names = names or _defaults(config_folder() / "config.yaml").get(group, "")
-    return [_extended(group, name) for name in names.split(",") if name]
-
-
-def _extended(group: str, name: str) -> str:
-    while base := _defaults(config_folder() / group / f"{name}.yaml").get(""):
-        name = base
-    return name
-
-
-def _defaults(file: Path) -> dict[str, str]:
-    """Hydra's defaults list of a file as group -> name; under "" the file of the same group that it extends."""
-    if not file.is_file():
+    try:
+        if group == "prompt":
+            texts = [facts_of(known.load(kind, name)).templates for name in chosen(kind, before)]
+            return {name: Option(name, None, str | None) for templates in texts for name in templates}
+        each = [known.options(kind, name) for name in chosen(kind, before)]
+    except OptionFault:
+        # A name on the line that is none: `run` will say so; the other words are completed all the same.
         return {}
-    found = {}
-    for entry in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("defaults") or ():
-        if isinstance(entry, Mapping):
-            ((group, name),) = entry.items()
-            found[group.rpartition(" ")[2].lstrip("/")] = name or ""
-        elif entry not in ("_self_", "schema"):
-            found[""] = entry
-    return found
+    return reduce(lambda some, more: {name: some[name] for name in some if name in more}, each) if each else {}
 
 
 # The scripts

@@ -83,7 +83,7 @@ def main(options: Namespace) -> int:
 
 
 def models_here(folders: Sequence[Path] = ()) -> Iterator[Model]:
-    """The built-in model, what is in the hub's cache, in our own cache, and in the folders given. Raises nothing."""
+    """The built-in model, what is in the hub's cache, in our own cache, and in the folders given."""
     yield _builtin_model()
     for hub in hub_models():
         yield _describe(hub.name, "hub cache", hub.folder, hub.revision)
@@ -105,10 +105,8 @@ class HubModel(NamedTuple):
 
 def hub_models() -> list[HubModel]:
     """What the hub's local cache holds, told from the names of its folders."""
-    try:
-        from huggingface_hub import constants
-    except ImportError:
-        return []
+    from huggingface_hub import constants
+
     found = []
     for repository in sorted(Path(constants.HF_HUB_CACHE).glob("models--*")):
         name = repository.name.removeprefix("models--").replace("--", "/")
@@ -181,8 +179,6 @@ def _packed(name: str, where: Where, gguf: Path) -> Model:
 
 
 _SIGNS = ("config.json", "adapter_config.json", "tokenizer.json", "*.safetensors", "*.bin")
-
-
 _NO_MODEL = "neither it nor a folder in it has a config.json"
 
 
@@ -243,12 +239,16 @@ def _weight_facts(folder: Path) -> dict[str, Any]:
     return {"size_gib": _gib(weight_bytes(folder))}
 
 
+# The format's own limit, in bytes.
+_LONGEST_HEADER = 100_000_000
+
+
 def _check_whole(file: Path) -> None:
     """Raise _Fault for a weight file that is shorter than its own header says, or is no such file at all."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
-        if not 2 <= length <= size - 8:
+        if not 2 <= length <= min(size - 8, _LONGEST_HEADER):
             raise _Fault(f"{file.name} is cut off or holds no weights ({size} bytes; perhaps a pointer to a file)")
         header = json.loads(stream.read(length))
     end = max((tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0)

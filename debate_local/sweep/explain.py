@@ -1,12 +1,12 @@
 """Hydra's errors in our words: the wrong name, the nearest right one, and all valid ones with their defaults."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import fields
 
 from . import options
-from .config import PRESET_GROUPS, Schema, config_folder
-from .options import KINDS, Kind, OptionFault, nearest
+from .config import PRESET_GROUPS, Schema
+from .options import OptionFault, as_kind, nearest
+from .presets import chosen, presets
 
 
 class explained:
@@ -40,14 +40,14 @@ def _explain(error: BaseException, overrides: Sequence[str]) -> str:
 def _unknown_name(key: str, value: str, overrides: Sequence[str], message: str) -> str | None:
     if key not in PRESET_GROUPS or "Could not find" not in message:
         return None
-    presets = _presets(key)
-    kind = _kind(key)
+    files = presets(key)
+    kind = as_kind(key)
     shipped = options.names(kind) if kind else ()
     for name in (part.strip("'\" ") for part in value.split(",")):
-        if name and name not in presets and name not in shipped and "." not in name:
+        if name and name not in files and name not in shipped and "." not in name:
             listing = options.describe(kind) if kind else ""
-            extra = f"The presets: {', '.join(presets)}" if presets else "There are no presets."
-            return f"there is no {key} {name!r}.{nearest(name, (*shipped, *presets))}\n{listing}\n{extra}".replace(
+            extra = f"The presets: {', '.join(files)}" if files else "There are no presets."
+            return f"there is no {key} {name!r}.{nearest(name, (*shipped, *files))}\n{listing}\n{extra}".replace(
                 "\n\n", "\n"
             )
     return None
@@ -58,19 +58,15 @@ def _unknown_key(key: str, value: str, overrides: Sequence[str], message: str) -
     known = [field.name for field in fields(Schema)] + ["experiment", "hydra"]
     if head.partition("/")[0] not in known:
         return f"there is no setting {head!r}.{nearest(head, known)} The settings: {', '.join(sorted(known))}"
-    kind = _kind(head)
+    kind = as_kind(head)
     if not dot or kind is None or "not in struct" not in message:
         return None
     option = rest.partition(".")[0]
-    for name in _chosen(kind, overrides):
+    for name in chosen(kind, overrides):
         if name in options.names(kind) and option not in (valid := options.options(kind, name)):
             near = nearest(option, valid)
             return f"{kind} {name!r} has no option {option!r}.{near}\n{options.describe_options(kind, name)}"
     return None
-
-
-def _kind(group: str) -> Kind | None:
-    return next((kind for kind in KINDS if kind == group), None)
 
 
 def _comma_without_multirun(key: str, value: str, overrides: Sequence[str], message: str) -> str | None:
@@ -80,29 +76,3 @@ def _comma_without_multirun(key: str, value: str, overrides: Sequence[str], mess
             f"for one text with commas write '{key}=\"...\"' in two kinds of quotes"
         )
     return None
-
-
-def _presets(group: str) -> list[str]:
-    return sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
-
-
-def _chosen(group: str, overrides: Sequence[str]) -> list[str]:
-    """The names chosen for a group on the command line, presets followed to the name they extend; else the default."""
-    names = [value for key, _, value in (o.partition("=") for o in overrides) if key.lstrip("+") == group]
-    chosen = [name for value in names for name in value.split(",")] or [_default(group)]
-    return [_base_of(group, name) for name in chosen]
-
-
-def _default(group: str) -> str:
-    text = (config_folder() / "config.yaml").read_text(encoding="utf-8")
-    match = re.search(rf"^\s*- {group}: (\S+)", text, re.MULTILINE)
-    return match.group(1) if match else ""
-
-
-def _base_of(group: str, name: str) -> str:
-    path = config_folder() / group / f"{name}.yaml"
-    if path.exists() and (
-        match := re.search(r"^defaults:\s*\n\s*- (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    ):
-        return match.group(1)
-    return name

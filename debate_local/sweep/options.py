@@ -24,6 +24,11 @@ _PACKAGES: dict[Kind, str] = {
 }
 
 
+def as_kind(group: str) -> Kind | None:
+    """The kind that a config group holds, None for groups of presets only."""
+    return next((kind for kind in KINDS if kind == group), None)
+
+
 class OptionFault(ValueError):
     """A name or value that a person typed and that cannot be: the message says which are valid."""
 

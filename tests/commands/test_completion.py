@@ -138,6 +138,7 @@ def test_the_options_offered_are_those_of_the_name_on_the_line(offered: Offered,
         ("run task=arithmetic_du2023 task.operato", ["task.operators="]),
         ("run experiment=demo task.operato", ["task.operators="]),
         ("run task=nosuch task.", []),
+        ("run task=nosuch protocol=nosuch lim", ["limit="]),
         ("run nosuch.", []),
     ],
 )

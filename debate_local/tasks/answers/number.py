@@ -84,7 +84,7 @@ def _stated(reply: NumberText) -> Found | None:
     """The last stated answer that can be read, unless what follows corrects or withdraws it."""
     readers = {"\\": _boxed, "#": _hash}
     for cue in reversed(list(_CUE.finditer(reply.low))[-_MOST_CUES:]):
-        if not voice.of_a_peer(reply.low, 0, cue.start()):
+        if not voice.of_a_peer(reply.low, cue.start()):
             found = readers.get(cue.group()[0], _answer)(reply, cue)
             if found is not None:
                 return _corrected(reply, found) or found
@@ -237,7 +237,9 @@ def _lenient(reply: NumberText, start: int, question: str = "", corrects: bool =
             return Found("a question and nothing after it")
         if sentence.mark == "?" or _CHECK.match(words) or (corrects and not voice.puts_instead(words)):
             continue
-        if voice.about_peers(words) or _echoes(view.text, sentence, question):
+        if voice.about_peers(words) or voice.below_a_peers_name(view.low, sentence.start):
+            continue
+        if _echoes(view.text, sentence, question):
             continue
         found = concluded(view, sentence)
         if sentence is ends[-1] and not sentence.mark and not _complete(view, sentence, found, len(ends) == 1):

@@ -151,12 +151,10 @@ def _between(text: str, start: int, end: int, numerals: list[Numeral]) -> str:
     return " ".join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
 
 
-_LABELLED = re.compile(
-    r"\b(?:agent|peer|step|solution|response|round|question|problem|part|option|case|example|equation|method|page|line"
-    r"|room|deck|number|no\.|chapter|level|class|grade)s?\s*[#*]*\Z"
-    r"|\bconfidence(?: level)?\W*(?:(?:of|is)\W+)?\Z"
-)
-_COMPARED = re.compile(r"\bthan\s+\Z")
+_LABELS = {"agent", "case", "chapter", "class", "deck", "equation", "example", "grade", "level", "line", "method", "no"}
+_LABELS |= {"number", "option", "page", "part", "peer", "problem", "question", "response", "room", "round", "solution"}
+_LABELS |= {"step", "steps"} | {f"{label}s" for label in _LABELS}
+_BELIEF_BEFORE = re.compile(r"\bconfidence(?: level)?\W*(?:(?:of|is)\W+)?\Z")
 _ASIDE = re.compile(
     r"\b(?:for|among|between|per|with|by|from|after|at|in|on|than|every|each|over|within|during|until|since|before"
     r"|out of|of (?:the|his|her|their|its|my))\s+"
@@ -232,11 +230,14 @@ def _main(reply: NumberText, start: int, free: list[Numeral]) -> Numeral:
 
 def _ruled_out(low: str, start: int, numeral: Numeral) -> bool:
     """Labels (step 4), degrees of belief (90 % sure), standards (more than 4) and denied values are no candidates."""
-    before = max(start, numeral.start - 24)
-    return bool(
-        (low[numeral.start].isdigit() and _LABELLED.search(low, before, numeral.start))
-        or _COMPARED.search(low, before, numeral.start)
-        or _BELIEF.match(low, numeral.end)
+    before = low[max(start, numeral.start - 24) : numeral.start]
+    words = before.rstrip(" #*").split()
+    last = words[-1].strip("(*_#.") if words else ""
+    return (
+        (last in _LABELS and low[numeral.start].isdigit())
+        or last == "than"
+        or ("confidence" in before and _BELIEF_BEFORE.search(before) is not None)
+        or _BELIEF.match(low, numeral.end) is not None
         or denied(low, start, numeral.start, numeral.end)
     )
 

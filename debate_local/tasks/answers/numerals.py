@@ -62,7 +62,8 @@ _NUMERAL = re.compile(
 _FIRST = re.compile(r"\d[\d.,]*|[.\\¼½¾⅓-⅚⅛-⅞]")
 _SEPARATOR = re.compile(r",?\\[,;:! ]|, |[.,' ]|\{,\}")
 
-_LEAD = re.compile(r"[-−–$£€¥₹]|(?i:[sve] \Z)")
+# The last letters of minus and negative among them.
+_MAY_LEAD = frozenset("-−–$£€¥₹sSeE")
 _CURRENCY = re.compile(r"(?:\\?[$£€¥₹]|US\$)[ ]?\Z")
 _MINUS = re.compile(
     r"""(?: (?<![A-Za-z0-9_)\]}%−–-])(?<![\d)\]}%][ ])([-−–])         # -7, and not 12-7 or 12 -7
@@ -119,6 +120,8 @@ def canonical(value: Fraction) -> str:
 def _numeral(text: str, match: re.Match[str], continental: Callable[[], bool]) -> Numeral:
     start, negative = _sign(text, match.start())
     value, form = _value(match, continental)
+    if match.end("digits") == match.end():
+        return Numeral(start, match.end(), -value if negative and value is not None else value)
     if value is not None and match["cents"]:
         value, form = value + Fraction(int(match["cents"]), 100), "two units"
     elif value is not None and (scale := match["scale"] or match["short"]):
@@ -132,7 +135,7 @@ def _sign(text: str, digits: int) -> tuple[int, bool]:
     """Where the numeral begins with its currency mark and sign, and whether it is negative."""
     low = max(0, digits - 14)
     start, negative = digits, False
-    if not _LEAD.search(text, low, digits):
+    if text[low:digits].rstrip()[-1:] not in _MAY_LEAD:
         return start, negative
     # Both orders are written: -$45 and $-45.
     for pattern in (_MINUS, _CURRENCY, _MINUS):

@@ -18,6 +18,11 @@ _PEER_SPEAKS = re.compile(
 _PEER_OWNS = re.compile(rf"\b(?:{_PEER}(?:'s|')|their)\s+(?:\w+\s+)?\Z")
 _OWN_VOICE = re.compile(r"\b(?:my|i|we|so|therefore|thus|hence|right|correct|agree|based|considering|given)\b")
 _AGAINST = re.compile(r"\bdisagree|\bunlike\b")
+_DISAGREES_ONLY = re.compile(r"\bdisagree[^,;:]*\Z")
+# A line of its own above another agent's text, as debate prompts have it: models repeat it with the text.
+_PEER_HEADING = re.compile(
+    r"\W*(?:(?:reply|response|answer|solution|message) (?:of|from|by) )?(?:agent|peer) ?#?\d+[^\n:]{0,20}:[ \t*]*\n"
+)
 _FAULTED = re.compile(r"\b(?:wrong|incorrect|mistaken)\b")
 
 _SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|whether|say)\s+(?:that\s+)?(?:the|my|our)?\s*\Z")
@@ -49,9 +54,11 @@ _WITHDRAWN = re.compile(
 )
 
 
-def of_a_peer(low: str, start: int, place: int) -> bool:
-    """Does the statement at `place` tell another agent's answer? Its clause since `start` decides."""
-    start = max(start, place - 200)
+def of_a_peer(low: str, place: int) -> bool:
+    """Does the statement at `place` tell another agent's answer? Its clause, or a heading above it, decides."""
+    if below_a_peers_name(low, place):
+        return True
+    start = max(0, place - 200)
     clause = max(low.rfind(mark, start, place) for mark in ".;:\n") + 1
     before = low[max(start, clause) : place]
     if not _PEER_SPEAKS.search(before):
@@ -62,9 +69,17 @@ def of_a_peer(low: str, start: int, place: int) -> bool:
     return _OWN_VOICE.search(before) is None and _FAULTED.search(before) is None
 
 
+def below_a_peers_name(low: str, place: int) -> bool:
+    """Does the paragraph of `place` begin with a line like `Reply of agent 2:`?"""
+    paragraph = max(0, place - 200, low.rfind("\n\n", max(0, place - 200), place))
+    return _PEER_HEADING.match(low, paragraph, place) is not None
+
+
 def about_peers(sentence: str) -> bool:
     """Does the sentence speak of other agents and draw nothing from it?"""
-    return _PEER_SPEAKS.search(sentence) is not None and _OWN_VOICE.search(sentence) is None
+    if _PEER_SPEAKS.search(sentence) is None:
+        return False
+    return _OWN_VOICE.search(sentence) is None or _DISAGREES_ONLY.search(sentence) is not None
 
 
 def supposed(low: str, place: int) -> bool:

@@ -1,0 +1,42 @@
+"""Which names and presets a line of overrides chooses, read from the defaults lists in conf/ without Hydra."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from .config import config_folder
+
+
+def presets(group: str) -> list[str]:
+    """The preset files of a group, sorted."""
+    return sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
+
+
+def chosen(group: str, overrides: Iterable[str]) -> list[str]:
+    """What a group is by the overrides, their experiment, or config.yaml; presets are followed to what they extend."""
+    told = dict(word.lstrip("+").split("=", 1) for word in overrides if "=" in word)
+    names = told.get(group, "")
+    if not names and (experiment := told.get("experiment", "").partition(",")[0]):
+        names = _defaults(config_folder() / "experiment" / f"{experiment}.yaml").get(group, "")
+    names = names or _defaults(config_folder() / "config.yaml").get(group, "")
+    return [_extended(group, name) for name in names.split(",") if name]
+
+
+def _extended(group: str, name: str) -> str:
+    base = _defaults(config_folder() / group / f"{name}.yaml").get("")
+    return _extended(group, base) if base else name
+
+
+def _defaults(file: Path) -> dict[str, str]:
+    """Hydra's defaults list of a file as group -> name; under "" the file of the same group that it extends."""
+    if not file.is_file():
+        return {}
+    found = {}
+    for entry in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("defaults") or ():
+        if isinstance(entry, Mapping):
+            ((group, name),) = entry.items()
+            found[group.rpartition(" ")[2].lstrip("/")] = name or ""
+        elif entry not in ("_self_", "schema"):
+            found[""] = entry
+    return found
