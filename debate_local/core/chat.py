@@ -239,10 +239,8 @@ def request_key(request: ChatRequest, identity: str) -> str:
 
 _SAMPLING_FIELDS = tuple(f.name for f in fields(Sampling) if f.name != "seed")
 
-_REASONING_TAGS = "think|thinking|thought|reasoning|reflection"
-_OPEN = re.compile(rf"<(?:{_REASONING_TAGS})>", re.IGNORECASE)
-_CLOSE = re.compile(rf"</(?:{_REASONING_TAGS})>", re.IGNORECASE)
-_BLOCK = re.compile(rf"<({_REASONING_TAGS})>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
+REASONING_TAGS = ("think", "thinking", "thought", "reasoning", "reflection")
+_TAG = re.compile(rf"<(/?)(?:{'|'.join(REASONING_TAGS)})>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,22 +258,26 @@ def split_reasoning(raw: str, opened: bool = False) -> SplitReply:
     chat template had opened. A block that is never closed leaves no text: the thought was cut off.
     opened: the prompt itself ended inside a reasoning block.
     """
-    if "<" not in raw and not opened:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    inside, start = opened, 0
+    for tag in _TAG.finditer(raw):
+        piece = raw[start : tag.start()]
+        if tag[1]:
+            # With nothing open, all that came before was reasoning that the template had opened.
+            thoughts.append(piece if inside else "".join([*texts, piece]))
+            texts = texts if inside else []
+            inside, start = False, tag.end()
+        elif not inside:
+            texts.append(piece)
+            inside, start = True, tag.end()
+    if inside:
+        texts, thoughts = [], [*thoughts, raw[start:]]
+    elif not thoughts:
         return SplitReply(raw, "")
-    blocks = [match.group(2) for match in _BLOCK.finditer(raw)]
-    rest = _BLOCK.sub("", raw) if blocks else raw
-    if closings := list(_CLOSE.finditer(rest)):
-        last = closings[-1]
-        blocks.insert(0, _CLOSE.sub("", rest[: last.start()]))
-        rest = rest[last.end() :]
-    elif opened and not blocks:
-        return SplitReply("", raw)
-    if opening := _OPEN.search(rest):
-        blocks.append(rest[opening.end() :])
-        rest = ""
-    if not blocks:
-        return SplitReply(raw, "")
-    return SplitReply(rest.strip(), "\n".join(b.strip() for b in blocks if b.strip()))
+    else:
+        texts.append(raw[start:])
+    return SplitReply("".join(texts).strip(), "\n".join(t.strip() for t in thoughts if t.strip()))
 
 
 def with_seed(sampling: Sampling, seed: int) -> Sampling:

@@ -68,9 +68,14 @@ class Setting:
         completion: Completion,
         heard: Sequence[Turn] = (),
     ) -> Turn:
-        """A debater's turn, its reply read once. A failed or cut-off thought is no answer."""
-        if completion.text.strip():
-            answer = self.task.read(completion.text, item)
-        else:
-            answer = Answer.none("failed" if completion.error else "empty reply")
+        """A debater's turn, its reply read once."""
+        answer = self._read(completion, item)
         return Turn(agent, round, request, completion, answer, tuple((turn.agent, turn.round) for turn in heard))
+
+    def _read(self, completion: Completion, item: Item) -> Answer:
+        """The answer of a reply; none of a failed one, and none that the cut of a cut-off one may have shortened."""
+        if not completion.text.strip():
+            return Answer.none("failed" if completion.error else "empty reply")
+        answer = self.task.read(completion.text, item)
+        at_the_end = answer.span is not None and answer.span[1] >= len(completion.text.rstrip())
+        return Answer.none("cut off in the answer") if completion.finish_reason == "length" and at_the_end else answer

@@ -190,9 +190,9 @@ def test_only_an_engine_error_counts_as_failed() -> None:
         # Several blocks, and blocks in blocks.
         ("<think>a</think>first <think>b</think>second", "first second", "a\nb"),
         ("<think>a</think>24<think>b", "", "a\nb"),
-        ("a</think>b</think>24", "24", "ab"),
-        ("<think>a <think>b</think> c</think>24", "24", "c\na <think>b"),
-        ("<think>a</thinking>24", "24", "<think>a"),
+        ("a</think>b</think>24", "24", "a\nb"),
+        ("<think>a <think>b</think> c</think>24", "24", "a <think>b\nc"),
+        ("<think>a</thinking>24", "24", "a"),
         ("", "", ""),
     ],
 )

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from debate_local.core.chat import REASONING_TAGS
+
 # Compatibility forms that are another dress of one plain character. Superscripts are not: 10³ is no 103.
 _DRESSES = ("<wide>", "<narrow>", "<small>", "<noBreak>", "<compat>", "<font>")
 _PLAIN_MARKS = {"’": "'", "‐": "-", "‑": "-", "✕": "×", "⋅": "×", "٫": ".", "٬": ",", "\u200b": " ", "\ufeff": " "}
@@ -36,7 +38,7 @@ class _Plain(dict[int, str]):
 _PLAIN = _Plain()
 
 # The names are those of core.chat.split_reasoning, which has usually been there first; here positions are needed.
-_REASONING = re.compile(r"<(/?)(?:think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
+_REASONING = re.compile(rf"<(/?)(?:{'|'.join(REASONING_TAGS)})>", re.IGNORECASE)
 _TEMPLATE_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<[be]os>|\[/?INST\]")
 _RESTATED = re.compile(
     r"[\s#*>_]*+(?:question|problem|exercise|q|frage|问题|题目)[*_]{0,3} ?:"
