@@ -21,10 +21,11 @@ def run(overrides: Sequence[str] = (), multirun: bool = False) -> "Sweep":
     Raises OptionFault (a ValueError) for what cannot be run, RunFailed when something is missing at the end.
     """
     from debate_local.sweep.compose import compose
-    from debate_local.sweep.run import RunFailed, run_cells
+    from debate_local.sweep.plan import make_plan
+    from debate_local.sweep.run import RunFailed, run_plan
 
     cells, how = compose(overrides, multirun)
-    result = run_cells(cells, how, command=["debate_local.run", *overrides])
+    result = run_plan(make_plan(cells), how, command=["debate_local.run", *overrides])
     if result.problems:
         raise RunFailed("\n".join(result.problems))
     return result.sweep

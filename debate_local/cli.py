@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "run a debate, or with -m a sweep: debate-local run task=gsm8k protocol=debate limit=20",
     "plan": "say what `run` would cost and what would fail, without opening an engine",
     "show": "print a sweep's table, a run's items, or one debate's transcript",
+    "rerun": "make a stored run again, from its run.json, and say what differs now",
     "cache": "show the size of the generation cache, or clear it",
     "models": "list the models on this machine, with size, context and what their chat templates allow",
     "doctor": "say what this machine has and lacks, and how to mend it",

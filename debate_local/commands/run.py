@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from debate_local.sweep.compose import VERSION_BASE, Plain, cells_from, plain
-from debate_local.sweep.config import config_folder, register
+from debate_local.sweep.config import HowToRun, config_folder, register
 from debate_local.sweep.explain import explained
-from debate_local.sweep.run import RunFailed, SweepResult, run_cells
+from debate_local.sweep.plan import Plan, make_plan
+from debate_local.sweep.run import RunFailed, SweepResult, run_plan
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,13 +39,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_composed(configs: Sequence[Plain]) -> SweepResult:
-    """Run composed configs as one sweep, with the progress bar and the table of results. Raises RunFailed."""
+    """Run composed configs as one sweep. Raises RunFailed."""
+    cells, how = cells_from(configs)
+    return run_shown(make_plan(cells), how, ["debate-local", "run", *sys.argv[1:]])
+
+
+def run_shown(plan: Plan, how: HowToRun, command: Sequence[str]) -> SweepResult:
+    """Run a plan with the progress bar, and print the table of results. Raises RunFailed when something is missing."""
     from debate_local.commands.progress import ProgressBar
     from debate_local.commands.show import print_sweep
 
-    cells, how = cells_from(configs)
     with ProgressBar() as bar:
-        result = run_cells(cells, how, command=["debate-local", "run", *sys.argv[1:]], listeners=[bar])
+        result = run_plan(plan, how, command, listeners=[bar])
     print_sweep(result.sweep, sent=result.sent)
     if result.problems:
         raise RunFailed("\n".join(result.problems))

@@ -20,9 +20,9 @@ from debate_local.engines.cache import CachedEngine
 from debate_local.engines.restart import RestartingEngine
 
 from . import machine
-from .config import Cell, HowToRun
+from .config import HowToRun
 from .events import EventLog, Listener
-from .plan import Plan, PlannedEngine, PlannedRun, check_lengths, make_plan
+from .plan import Plan, PlannedEngine, PlannedRun, check_lengths
 from .store import SCHEMA_VERSION, FinishedDebate, RunWriter, Sweep, is_done, load_sweep, write_json
 
 Graded = tuple[Transcript, Grade]
@@ -39,13 +39,6 @@ class SweepResult:
     sweep: Sweep
     problems: tuple[str, ...]
     sent: int
-
-
-def run_cells(
-    cells: Sequence[Cell], how: HowToRun, command: Sequence[str] = (), listeners: Sequence[Listener] = ()
-) -> SweepResult:
-    """Plan cells and their controls, then `run_plan`. Raises OptionFault before anything is loaded or written."""
-    return run_plan(make_plan(cells), how, command, listeners)
 
 
 def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: Sequence[Listener] = ()) -> SweepResult:
