@@ -124,6 +124,11 @@ class _Planner:
 
     def add_with_controls(self, cell: Cell) -> None:
         run = self._add(cell, asked=True)
+        if _agents_start_identical(run):
+            self._note(
+                f"{run.label}: temperature 0 and a cast of one: all agents start with the same answer, and only one "
+                "request is sent for them. Give the cast personas, models or another temperature"
+            )
         if not (cell.controls and run.facts.controls):
             return
         for name, protocol in _controls(run, self._note):
@@ -206,6 +211,11 @@ class _Planner:
             identities = {name: digest(dict(identity)) for name, identity in engine.identity.items()}
             self._engines[key] = PlannedEngine(cell.engine, make, engine, key, identities)
         return self._engines[key]
+
+
+def _agents_start_identical(run: PlannedRun) -> bool:
+    agents = run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1
+    return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
 
 
 @contextlib.contextmanager
