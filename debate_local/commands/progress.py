@@ -65,7 +65,14 @@ class ProgressBar:
             self._console.print(f"{done} of {event['runs']} runs are done already")
 
     def _on_loading(self, event: Event) -> None:
-        self._console.print(f"loading {event['engine']} ...")
+        models = f" ({', '.join(event['models'])})" if "models" in event else ""
+        self._console.print(f"loading {_plain(event['engine'] + models)} ...")
+
+    def _on_switch(self, event: Event) -> None:
+        closed, opened = (", ".join(event[key]) for key in ("closed", "opened"))
+        free = f"; free memory {_gib(event['free_before'])} -> {_gib(event['free_after'])}"
+        known = event["free_after"] is not None
+        self._console.print(f"switch: {_plain(closed)} closed{free if known else ''}; loading {_plain(opened)} ...")
 
     def _on_warning(self, event: Event) -> None:
         self._console.print(f"[yellow]warning:[/] {_plain(event['text'])}")
@@ -105,6 +112,10 @@ def _clock(seconds: float | None) -> str:
         return "-:--:--"
     whole = max(0, int(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _gib(size: int | None) -> str:
+    return "?" if size is None else f"{size / 2**30:.1f} GiB"
 
 
 def _plain(text: Any) -> str:

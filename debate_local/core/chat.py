@@ -16,6 +16,11 @@ Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "too_long", "error"]
 
 
+# Made once: json.dumps with these arguments would make an encoder at every call.
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
 class EngineFailed(RuntimeError):
     """The engine cannot go on, and starting it again would not help; its cells end here, those of others do not."""
 
@@ -139,14 +144,12 @@ class Completion:
 
     def to_json(self) -> str:
         """Only the fields that differ from their defaults, so that the cache stays small."""
-        return json.dumps(
+        return _compact(
             {
                 name: value
                 for name, default in _COMPLETION_DEFAULTS
                 if (value := getattr(self, name)) != default or name == "text"
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
+            }
         )
 
     @classmethod
@@ -213,7 +216,7 @@ def derive_seed(seed: int, item_id: str, agent: int, round: int, step: str = "")
 
 def digest(value: Any) -> str:
     """A 128-bit hash, in hexadecimal, of a JSON value; key order does not matter."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = _sorted(value)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

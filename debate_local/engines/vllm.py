@@ -23,6 +23,7 @@ import psutil
 
 from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message, split_reasoning
 from debate_local.engines.chat_template import CannotRender, ChatTemplate, Rendered, read_template
+from debate_local.engines.memory import Footprint
 from debate_local.engines.vllm_start import (
     SPEED,
     EngineStartFailed,
@@ -32,6 +33,7 @@ from debate_local.engines.vllm_start import (
     context_of,
     cpu_build,
     dtype_of,
+    footprint_of,
     last_failures,
     processes_of,
     settings_for,
@@ -165,6 +167,11 @@ class VllmEngine:
             "load_seconds": self._load_seconds,
             "counters": self._counters(),
         }
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes on its device while it is open, about, and what is free there now."""
+        return footprint_of(self._options, self._weights, self._cpu)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The length of the prompt of these messages, by the tokenizer alone. Raises CannotRender."""

@@ -23,9 +23,8 @@ from typing import Any
 import psutil
 
 from debate_local.core.chat import EngineFailed
+from debate_local.engines.memory import GIB, Footprint, gpu, ram
 from debate_local.engines.weights import Weights, context_length, weight_bytes
-
-GIB = 1 << 30
 
 
 class EngineStartFailed(EngineFailed):
@@ -265,7 +264,7 @@ def _adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
 
 # vLLM's own code in its three processes, measured on the CPU build.
 _CPU_OVERHEAD = 2 * GIB
-_LEAST_KV_CACHE = GIB // 4
+_LEAST_KV_CACHE, _MOST_KV_CACHE = GIB // 4, 4 * GIB
 
 
 def _cpu_kv_cache(weights: Weights) -> int:
@@ -274,7 +273,7 @@ def _cpu_kv_cache(weights: Weights) -> int:
     left = free - weight_bytes(weights.path) - _CPU_OVERHEAD
     if left < _LEAST_KV_CACHE:
         raise EngineStartFailed(_too_little_memory(weights, _LEAST_KV_CACHE, free))
-    return int(min(4 * GIB, left))
+    return int(min(_MOST_KV_CACHE, left))
 
 
 def _require_memory(weights: Weights, kv_cache_gib: float) -> None:
@@ -290,6 +289,30 @@ def _too_little_memory(weights: Weights, kv_cache: int, free: int) -> str:
         f" {free / GIB:.1f} GiB are free; lower engine.kv_cache_gib or engine.max_model_len, take a smaller model, or"
         " end other processes"
     )
+
+
+# What vLLM takes of a GPU when it is not told how much.
+_GPU_SHARE = 0.92
+
+
+def footprint_of(options: Options, weights: Weights, cpu: bool) -> Footprint:
+    """What an engine takes, about: a share of each of its GPUs; on a CPU the weights, the KV cache and vLLM itself."""
+    if not cpu:
+        lower = "engine.gpu_memory_utilization"
+        count = options.tensor_parallel_size * options.pipeline_parallel_size
+        if (found := gpu(count)) is None:
+            return Footprint("gpu", weight_bytes(weights.path) // count, None, lower)
+        # vLLM refuses to start with less, even when engine.kv_cache_gib says that it will use less.
+        return Footprint("gpu", int((options.gpu_memory_utilization or _GPU_SHARE) * found.total), found.free, lower)
+    memory = ram()
+    if options.kv_cache_gib is not None:
+        kv_cache = options.kv_cache_gib * GIB
+    elif options.gpu_memory_utilization is not None:
+        kv_cache = options.gpu_memory_utilization * memory.total
+    else:
+        kv_cache = float(os.environ.get("VLLM_CPU_KVCACHE_SPACE") or _MOST_KV_CACHE / GIB) * GIB
+    needed = int(weight_bytes(weights.path) + kv_cache + _CPU_OVERHEAD)
+    return Footprint("cpu", needed, memory.free, "engine.kv_cache_gib")
 
 
 # Start and end

@@ -91,12 +91,22 @@ def register(overrides: Sequence[str] = ()) -> None:
     templates: set[str] = set()
     for kind in KINDS:
         for name in (*options.names(kind), *_dotted_names(kind, overrides)):
-            node = {"name": name, **{o.name: o.default for o in options.options(kind, name).values()}}
-            store.store(group=kind, name=name, node=node)
+            store.store(group=kind, name=name, node=_node(kind, name))
             if kind == "protocol":
                 templates |= set(facts_of(options.load(kind, name)).templates)
     # Every template that may be worded otherwise, unset: a protocol's own wording stands at the foot of its file.
     store.store(group="prompt", name="default", node=dict.fromkeys(sorted(templates)))
+
+
+def _node(kind: Kind, name: str) -> Any:
+    """A name and its defaults, for Hydra. Keys may be added to a mapping (engine.adapters.x=DIR) without Hydra's `+`."""
+    from omegaconf import DictConfig, OmegaConf
+
+    node = OmegaConf.create({"name": name, **{o.name: o.default for o in options.options(kind, name).values()}})
+    for value in node.values():
+        if isinstance(value, DictConfig):
+            OmegaConf.set_struct(value, False)
+    return node
 
 
 def _dotted_names(kind: Kind, overrides: Sequence[str]) -> list[str]:

@@ -42,6 +42,13 @@ class Option:
     type: Any
 
 
+# What every engine can be given that has no `models` of its own: several models, which are a pool (engines/pool.py).
+POOL_OPTIONS: Mapping[str, Option] = {
+    "models": Option("models", {}, dict[str, Any]),
+    "share": Option("share", "auto", Literal["auto", "yes", "no"]),
+}
+
+
 def nearest(wrong: str, valid: Iterable[str]) -> str:
     """` Did you mean 'debate'?`, or nothing when no valid name is near."""
     near = difflib.get_close_matches(wrong, list(valid), n=1, cutoff=0.5)
@@ -88,7 +95,10 @@ def _function_in(module_name: str) -> Callable[..., Any] | None:
 
 @cache
 def options(kind: Kind, name: str) -> Mapping[str, Option]:
-    """The options of a name: its function's keyword parameters (a protocol is given item and setting besides)."""
+    """The options of a name: its function's keyword parameters (a protocol is given item and setting besides).
+
+    Engines that have no `models` or `share` of their own have those of a pool.
+    """
     function = load(kind, name)
     hints = typing.get_type_hints(function)
     found: dict[str, Option] = {}
@@ -99,7 +109,14 @@ def options(kind: Kind, name: str) -> Mapping[str, Option]:
             raise OptionFault(f"{kind} {name!r}: option {parameter.name!r} has no default; every option needs one")
         default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
         found[parameter.name] = Option(parameter.name, default, hints.get(parameter.name, Any))
+    if kind == "engine" and found.keys().isdisjoint(POOL_OPTIONS):
+        found.update(POOL_OPTIONS)
     return found
+
+
+def pools(engine: str) -> bool:
+    """Whether an engine's `models` are a pool's, and not its own."""
+    return options("engine", engine).get("models") is POOL_OPTIONS["models"]
 
 
 def describe(kind: Kind) -> str:
@@ -128,7 +145,30 @@ def check(kind: Kind, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionFault(
                 f"{kind} {name!r} has no option {key!r}.{nearest(key, known)}\n{describe_options(kind, name)}"
             )
-    return {key: coerce(f"{kind}.{key}", values.get(key, o.default), o.type) for key, o in known.items()}
+    checked = {key: coerce(f"{kind}.{key}", values.get(key, o.default), o.type) for key, o in known.items()}
+    if kind == "engine" and pools(name):
+        checked["models"] = {str(key): _pooled(name, str(key), given) for key, given in checked["models"].items()}
+    return checked
+
+
+def _pooled(engine: str, model: str, given: Any) -> dict[str, Any]:
+    """The options that a pool's model has of its own: a text is the option `model`, a mapping may hold any."""
+    label = f"engine.models.{model}"
+    known = {key: option for key, option in options("engine", engine).items() if key not in POOL_OPTIONS}
+    if not model or "." in model:
+        raise OptionFault(f"engine.models: a model's name may not be empty and may hold no dot, got {model!r}")
+    if isinstance(given, str) and "model" in known:
+        given = {"model": given}
+    if not isinstance(given, Mapping):
+        ways = "the engine's option `model` or a mapping" if "model" in known else "a mapping"
+        raise OptionFault(f"{label} must be {ways} of the options that differ, got {given!r}")
+    for key in given:
+        if key not in known:
+            raise OptionFault(
+                f"{label}: engine {engine!r} has no option {key!r} (a model's name may hold no dot)."
+                f"{nearest(str(key), known)} Its options: {', '.join(known)}"
+            )
+    return {key: coerce(f"{label}.{key}", value, known[key].type) for key, value in given.items()}
 
 
 def coerce(label: str, value: Any, wanted: Any) -> Any:
@@ -152,9 +192,11 @@ def _fit(label: str, value: Any, wanted: Any) -> Any:
     if wanted is Any:
         return value
     if origin is Literal:
-        # YAML 1.1 turns a bare on/off into a boolean; the word was meant.
-        word = ("on" if value else "off") if isinstance(value, bool) else value
-        return word if word in typing.get_args(wanted) else _MISFIT
+        words = typing.get_args(wanted)
+        if isinstance(value, bool):
+            # YAML 1.1 turns a bare on/off or yes/no into a boolean; the word was meant.
+            value = next((word for word in (("on", "yes") if value else ("off", "no")) if word in words), value)
+        return value if value in words else _MISFIT
     if isinstance(value, bool) or value is None:
         return value if origin is type(value) else _MISFIT
     if origin is float:

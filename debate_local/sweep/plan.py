@@ -11,12 +11,13 @@ from typing import Any
 
 from debate_local.core.chat import Engine, Message, digest
 from debate_local.core.protocol import ProtocolFacts, facts_of
-from debate_local.core.setting import Setting
+from debate_local.core.setting import Agent, Setting
 from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
 
 from . import options
 from .config import Cell, Choice, Schema
+from .engines import maker
 from .options import OptionFault, nearest
 from .store import rows_hash
 
@@ -200,12 +201,7 @@ class _Planner:
     def _engine(self, cell: Cell) -> PlannedEngine:
         key = digest(_choice_json(cell.engine))
         if key not in self._engines:
-            function = options.load("engine", cell.engine.name)
-
-            def make() -> Engine:
-                made: Engine = function(**cell.engine.options)
-                return made
-
+            make = maker(cell.engine)
             with _blamed_on("engine", cell.engine):
                 engine = make()
             identities = {name: digest(dict(identity)) for name, identity in engine.identity.items()}
@@ -249,9 +245,11 @@ def _check_cast(cell: Cell, engine: Engine) -> None:
     limits = engine.limits
     for index, agent in enumerate(cell.cast):
         if agent.model not in limits.models:
+            unset = f"; name one for each agent: cast=[{{model: {limits.models[0]}}}, ...]"
             raise OptionFault(
                 f"cast[{index}].model is {agent.model!r}, which engine {cell.engine.name!r} does not have."
                 f"{nearest(agent.model, limits.models)} It has: {', '.join(limits.models)}"
+                f"{unset if agent.model == Agent().model else ''}"
             )
         if limits.context_length is not None and agent.sampling.max_tokens >= limits.context_length:
             raise OptionFault(
@@ -306,6 +304,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     flat |= {f"sampling.{key}": value for key, value in asdict(first).items() if key != "seed"}
     flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
     flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
+    flat["model"] = "+".join(dict.fromkeys(agent.model for agent in cell.cast))
     if len(cell.cast) > 1 or cell.cast[0].persona:
         flat["cast"] = digest([asdict(agent) for agent in cell.cast])[:4]
     return flat

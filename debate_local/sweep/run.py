@@ -8,7 +8,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from debate_local.core.scheduler import Asking, Batch, Outcome, drive
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript
 from debate_local.engines.cache import CachedEngine
+from debate_local.engines.pool import Switch
 from debate_local.engines.restart import RestartingEngine
 
 from . import machine
@@ -178,8 +179,10 @@ class _Group:
     def _make_engine(self) -> Engine:
         """The planned engine first (it may hold a tokenizer already), then a fresh one after each death."""
         self._current = self._planned.engine if self._current is None else self._planned.make()
-        # An engine with a noisy back end writes what it says to a file, and tells when it begins to load.
-        for name, value in (("log_path", self._log.beside("engine")), ("on_open", self._on_open)):
+        # An engine with a noisy back end writes what it says to a file, and tells when it begins to load; a pool tells
+        # which of its engines it opens.
+        told = {"log_path": self._log.beside("engine"), "on_open": self._on_open, "on_switch": self._on_switch}
+        for name, value in told.items():
             if hasattr(self._current, name):
                 setattr(self._current, name, value)
         return self._current
@@ -190,6 +193,12 @@ class _Group:
 
     def _on_open(self) -> None:
         self._log.emit("loading", engine=self.name)
+
+    def _on_switch(self, switch: Switch) -> None:
+        if switch.closed:
+            self._log.emit("switch", engine=self.name, **asdict(switch))
+        else:
+            self._log.emit("loading", engine=self.name, models=switch.opened)
 
     def _on_restart(self, reason: str) -> None:
         self._log.emit("restart", engine=self.name, reason=reason)

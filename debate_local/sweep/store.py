@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA_VERSION = 1
+# Made once: json.dumps would make an encoder for every turn.
+_json = json.JSONEncoder(ensure_ascii=False).encode
 ROW_GROUP = 8192
 
 # name -> (type, meaning). Costs are what the debate would cost alone: shared and cached completions in full.
@@ -324,7 +326,7 @@ def _debate_row(finished: FinishedDebate) -> dict[str, Any]:
         "score": grade.score,
         "no_answer": sum(answer.missing for answer in answers) / max(1, len(answers)),
         "rule": decision.rule,
-        "counts": json.dumps(dict(decision.counts), ensure_ascii=False),
+        "counts": _json(dict(decision.counts)),
         "tied": list(decision.tied),
         "eligible": decision.eligible,
         "received": decision.received,
@@ -370,7 +372,7 @@ def _turn_row(item_id: str, turn: Turn, score: float, history: int, new: tuple[t
         "model": turn.request.model,
         "heard": [f"{agent}.{round}" for agent, round in turn.heard],
         "history": history,
-        "prompt": json.dumps([{"role": r, "content": c} for r, c in new], ensure_ascii=False),
+        "prompt": _json([{"role": r, "content": c} for r, c in new]),
         "text": done.text,
         "reasoning": done.reasoning or None,
         "raw": done.raw if done.raw != done.text else None,
