@@ -18,6 +18,8 @@ class CellSummary:
     calls: float
     prompt_tokens: float
     generated_tokens: float
+    reasoning_share: float
+    cut_thoughts: int
     truncated: int
     too_long: int
     failed: int
@@ -64,6 +66,8 @@ def _summary(cell: SweepCell) -> CellSummary:
         calls=_mean(scored["calls"].to_list()),
         prompt_tokens=_mean(scored["prompt_tokens"].to_list()),
         generated_tokens=_mean(scored["generated_tokens"].to_list()),
+        reasoning_share=sum(scored["reasoning_tokens"]) / max(1.0, sum(scored["generated_tokens"])),
+        cut_thoughts=int(scored["cut_thoughts"].sum()),
         truncated=int(scored["truncated"].sum()),
         too_long=int(scored["too_long"].sum()),
         failed=int(scored["failed"].sum()),

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.statistics import Estimate
-from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, summarise, verdict
+from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 
@@ -111,8 +111,12 @@ def _roles(summary: CellSummary, numbers: Mapping[str, str]) -> str:
 
 
 def _counts(summaries: list[CellSummary]) -> list[str]:
-    lines = []
+    thinking = [
+        f"{summary.label} {percent(summary.reasoning_share)}" for summary in summaries if summary.reasoning_share
+    ]
+    lines = [f"share of reasoning in tokens out: {'; '.join(thinking)}"] if thinking else []
     for what, name in (
+        ("thoughts cut off before any text", "cut_thoughts"),
         ("turns cut off (max_tokens or context)", "truncated"),
         ("turns whose prompt did not fit", "too_long"),
         ("turns that the engine failed", "failed"),

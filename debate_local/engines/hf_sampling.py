@@ -9,37 +9,57 @@ Knows tensors; refuses to know models and texts.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from debate_local.core.chat import Sampling
 
 
+def stated(sampling: Sampling, defaults: Mapping[str, Any]) -> Sampling:
+    """The sampling with each None replaced by the model's own default, or by "no effect" where it has none.
+
+    defaults: a generation_config.json. Raises ValueError for a default that cannot be.
+    """
+    neutral = Sampling()
+    missing = [name for name in _FIELDS if getattr(sampling, name) is None]
+    filled: dict[str, Any] = {name: getattr(neutral, name) for name in missing}
+    filled |= {name: defaults[name] for name in missing if defaults.get(name) is not None}
+    return replace(sampling, **filled)
+
+
+_FIELDS = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+
+
 class Choice(NamedTuple):
-    """A chosen token. logprob: natural, of the unmodified distribution; None when not asked for, NaN when logits are."""
+    """A chosen token. logprob: natural, of the unmodified distribution, None when not asked for.
+
+    broken: the logits are not numbers, so that nothing was chosen.
+    """
 
     token: int
-    logprob: float | None
+    logprob: float | None = None
+    broken: bool = False
 
 
 class Chooser:
     """How one reply chooses its tokens, and what it has said so far.
 
-    sampling: without None. prompt: token ids, which the repetition penalty counts as said. logprobs: wanted.
+    sampling: as `stated` returns it. prompt: token ids, which the repetition penalty counts as said. logprobs: wanted.
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int], logprobs: bool = False) -> None:
         import torch
 
-        temperature = sampling.temperature or 0.0
-        self.temperature = temperature
+        self.temperature = _number(sampling.temperature)
+        self.top_p, self.min_p = _number(sampling.top_p), _number(sampling.min_p)
+        self.top_k = int(_number(sampling.top_k))
         # With one token to keep there is nothing to draw; ties, which 16-bit logits have, must not be drawn either.
-        self.greedy = temperature < _GREEDY_BELOW or sampling.top_k == 1
-        self.top_p, self.top_k, self.min_p = sampling.top_p or 1.0, sampling.top_k or 0, sampling.min_p or 0.0
+        self.greedy = self.temperature < _GREEDY_BELOW or self.top_k == 1
         self.logprobs = logprobs
-        self._presence = sampling.presence_penalty or 0.0
-        self._frequency = sampling.frequency_penalty or 0.0
-        self._repetition = sampling.repetition_penalty or 1.0
+        self._presence = _number(sampling.presence_penalty)
+        self._frequency = _number(sampling.frequency_penalty)
+        self._repetition = _number(sampling.repetition_penalty)
         self._prompt = set(prompt) if self._repetition != 1.0 else set()
         self._said: Counter[int] = Counter()
         self._generator = torch.Generator()
@@ -82,6 +102,12 @@ _GREEDY_BELOW = 1e-5  # as in vLLM
 _TINY = 1e-38
 
 
+def _number(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a sampling value is left open; see `stated`")
+    return value
+
+
 def choose(logits: Any, choosers: Sequence[Chooser]) -> list[Choice]:
     """The next token of every row. logits: float32, [rows, vocabulary]; changed in place."""
     asked = [place for place, chooser in enumerate(choosers) if chooser.logprobs]
@@ -91,14 +117,14 @@ def choose(logits: Any, choosers: Sequence[Chooser]) -> list[Choice]:
             chooser.penalise(row)
     if drawing := [place for place, chooser in enumerate(choosers) if not chooser.greedy]:
         logits[drawing] = _drawn(logits[drawing], [choosers[place] for place in drawing])
-    tokens: list[int] = logits.argmax(dim=-1).tolist()
+    best = logits.max(dim=-1)
+    broken = best.values.isnan().tolist()
     logprobs: dict[int, float] = {}
     if plain is not None:
-        picked = plain[range(len(asked)), [tokens[place] for place in asked]].tolist()
-        logprobs = dict(zip(asked, picked, strict=True))
-    for token, chooser in zip(tokens, choosers, strict=True):
+        logprobs = dict(zip(asked, plain.gather(-1, best.indices[asked, None])[:, 0].tolist(), strict=True))
+    for token, chooser in zip(best.indices.tolist(), choosers, strict=True):
         chooser.said(token)
-    return [Choice(token, logprobs.get(place)) for place, token in enumerate(tokens)]
+    return [Choice(token, logprobs.get(place), broken[place]) for place, token in enumerate(best.indices.tolist())]
 
 
 def _drawn(scores: Any, choosers: Sequence[Chooser]) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message, split_reasoning
+from debate_local.engines.adapters import misfit
 from debate_local.engines.chat_template import CannotRender, ChatTemplate, Rendered, read_template
 from debate_local.engines.memory import Footprint
 from debate_local.engines.vllm_start import (
@@ -98,6 +99,9 @@ class VllmEngine:
         self._options = options
         self._weights = resolve(options.model, options.revision)
         self._config = config_of(self._weights.path)
+        for name, folder in options.adapters.items():
+            if reason := misfit(folder, self._weights.path):
+                raise ValueError(f"engine.adapters.{name}={folder!r} is no adapter of {self._weights.name}: {reason}")
         self._cpu = cpu_build()
         self._models = ("default", *options.adapters)
         self._stated_context = context_of(options, self._weights, self._cpu)

@@ -99,7 +99,7 @@ def register(overrides: Sequence[str] = ()) -> None:
 
 
 def _node(kind: Kind, name: str) -> Any:
-    """A name and its defaults, for Hydra. Keys may be added to a mapping (engine.adapters.x=DIR) without Hydra's `+`."""
+    """A name and its defaults, for Hydra; a mapping takes new keys (engine.adapters.x=DIR) without Hydra's `+`."""
     from omegaconf import DictConfig, OmegaConf
 
     node = OmegaConf.create({"name": name, **{o.name: o.default for o in options.options(kind, name).values()}})

@@ -22,10 +22,11 @@ from .config import HowToRun
 from .plan import Plan, PlannedEngine, PlannedRun
 from .store import is_done
 
-PLAYED = 20_000
+PLAYED = 40_000  # requests; larger plans are played on fewer items, at least two
 _PLACEHOLDER = re.compile(r"⟦[0-9a-f]{16}⟧")
-# Bytes on disk: measured on stored sweeps, a completion in the cache and a turn's row without their texts.
-_BYTES_A_COMPLETION, _BYTES_A_TURN, _BYTES_A_TOKEN = 200, 150, 5
+# Bytes on disk, measured on stored sweeps: a completion in the cache and a turn's row, and what a token of the reply
+# adds to each (turns are compressed, and the replies in their prompts with them).
+_CACHE_BYTES, _CACHE_BYTES_A_TOKEN, _TURN_BYTES, _TURN_BYTES_A_TOKEN = 300, 5, 100, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class _Played:
 
     def play(self) -> None:
         longest = max(len(run.task.items) for run in self._plan.runs)
-        room = max(8, PLAYED // len(self._plan.runs))
+        room = max(2, PLAYED // sum(run.calls for run in self._plan.runs))
         positions: Iterable[int] = range(longest)
         if longest > room:
             self._exact = False
@@ -172,8 +173,9 @@ class _Played:
         at_most = sum(request.sampling.max_tokens for _, request, _ in self._new)
         prompt = sum(size.known + size.replies * tokens.expected(request) for size, request, tokens in self._new)
         naive = sum(one.naive for one in runs)
-        texts = expected * 2 + prompt
-        disk = new * _BYTES_A_COMPLETION + naive * _BYTES_A_TURN + texts * whole * _BYTES_A_TOKEN
+        said = sum(one.generated_tokens_expected for one in runs if one.run in todo)
+        disk = new * _CACHE_BYTES + expected * whole * _CACHE_BYTES_A_TOKEN
+        disk += sum(one.naive for one in runs if one.run in todo) * _TURN_BYTES + said * _TURN_BYTES_A_TOKEN
         return Forecast(
             runs=runs,
             naive=naive,
@@ -210,10 +212,13 @@ class _Played:
 
     def _warnings(self, disk: int) -> list[str]:
         found = list(self._plan.notes)
-        for (name, round), count in sorted(self._overflows.items()):
+        for name in sorted({name for name, _ in self._overflows}):
+            rounds = sorted(round for one, round in self._overflows if one == name)
+            count = sum(self._overflows[name, round] for round in rounds)
             found.append(
-                f"engine {name}: in round {round} {count} of the played requests need more than the context with "
-                "expected replies: they will be cut short or be too long. Lower sampling.max_tokens, agents or rounds"
+                f"engine {name}: from round {rounds[0]} on, {count} of the played requests need more than the context "
+                "with expected replies: they will be cut short or be too long. Lower sampling.max_tokens, agents or "
+                "rounds"
             )
         if disk > _free(self._how.output):
             found.append(f"about {disk / 2**20:.0f} MiB are needed in {self._how.output}, and fewer are free")

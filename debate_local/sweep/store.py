@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from debate_local.core.chat import digest
+from debate_local.core.chat import Completion, digest
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript, Turn
 
@@ -48,6 +48,8 @@ DEBATE_COLUMNS: dict[str, tuple[str, str]] = {
     "calls": ("double", "requests, as if alone"),
     "prompt_tokens": ("double", "as if alone"),
     "generated_tokens": ("double", "as if alone"),
+    "reasoning_tokens": ("double", "those of generated_tokens that were reasoning, by the share of characters"),
+    "cut_thoughts": ("int32", "turns cut off within their reasoning: no text, no answer"),
     "truncated": ("int32", "turns cut off by max_tokens or the context"),
     "too_long": ("int32", "turns whose prompt did not fit"),
     "failed": ("int32", "turns that the engine failed"),
@@ -335,12 +337,20 @@ def _debate_row(finished: FinishedDebate) -> dict[str, Any]:
         "calls": len(turns) / share,
         "prompt_tokens": sum(turn.completion.prompt_tokens for turn in turns) / share,
         "generated_tokens": sum(turn.completion.generated_tokens for turn in turns) / share,
+        "reasoning_tokens": sum(_reasoning_tokens(turn.completion) for turn in turns) / share,
+        "cut_thoughts": sum(bool(turn.completion.reasoning) and not turn.completion.text.strip() for turn in turns),
         "truncated": sum(turn.completion.finish_reason == "length" for turn in turns),
         "too_long": sum(turn.completion.finish_reason == "too_long" for turn in turns),
         "failed": sum(turn.completion.failed for turn in turns),
         "empty": sum(turn.completion.error is None and not turn.completion.text.strip() for turn in turns),
     }
     return row
+
+
+def _reasoning_tokens(done: Completion) -> float:
+    """How many of a reply's tokens were reasoning, by the share of characters: engines count tokens only as a whole."""
+    letters = len(done.reasoning) + len(done.text)
+    return done.generated_tokens * len(done.reasoning) / letters if letters else 0.0
 
 
 def _turn_rows(finished: FinishedDebate) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def test_the_longest_prompt_grows_with_agents_and_rounds_and_overflow_is_told(tm
     large = foretold([*overrides, "protocol.agents=5", "protocol.rounds=4", "controls=false"])
     assert small.runs[0].longest_prompt < large.runs[0].longest_prompt < large.runs[0].longest_prompt_at_most
     tight = foretold([*overrides, "protocol.agents=5", "protocol.rounds=4", "engine.context_length=600"])
-    assert any("in round" in warning and "context" in warning for warning in tight.warnings)
+    assert any("from round" in warning and "context" in warning for warning in tight.warnings)
 
 
 def test_identical_agents_at_temperature_0_are_told(tmp_path: Path) -> None:

@@ -91,3 +91,28 @@ def test_show_prints_a_transcript_that_a_person_can_follow(sweep: Sweep, capsys:
 def test_show_of_an_unknown_item_says_which_there_are(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(sweep.runs[0].folder), "--item", "99"]) == 2
     assert "it has 4 (1 to 4)" in capsys.readouterr().err
+
+
+def test_reasoning_is_counted_never_shown_to_peers_and_a_cut_off_thought_is_no_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "replies.yaml"
+    script.write_text(
+        "- match: latest replies\n  reply: The answer is 7.\n"
+        "- reply: [<think>secret words of mine</think>The answer is 7., <think>secret words without end]\n"
+    )
+    sweep = debate_local.run(
+        ["engine=scripted", f"engine.replies={script}", "task=arithmetic", "limit=6", f"output={tmp_path}"]
+    )
+    assert main(["show", str(sweep.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "share of reasoning in tokens out: debate" in shown and "thoughts cut off before any text" in shown
+    turns = sweep.runs[0].turns
+    assert not turns["prompt"].str.contains("secret").any()
+    thoughts = turns.filter(turns["reasoning"].is_not_null())
+    cut = thoughts.filter(thoughts["text"] == "")
+    assert 0 < len(cut) < len(thoughts)
+    assert cut["answer"].null_count() == len(cut)
+    debates = sweep.runs[0].debates
+    assert debates["cut_thoughts"].sum() == len(cut)
+    assert 0 < debates["reasoning_tokens"].sum() < debates["generated_tokens"].sum()
