@@ -12,6 +12,8 @@ from typing import Generic, Literal, TypeVar, cast
 
 from .chat import ChatRequest, Completion, Engine, split_reasoning
 
+# Debates alive or waiting for an earlier one's end, in multiples of max_live.
+HELD = 4
 Schedule = Literal["rounds", "continuous"]
 R = TypeVar("R")
 Asking = Generator[list[ChatRequest], list[Completion], R]
@@ -34,18 +36,6 @@ class Batch:
     live: int
 
 
-class _Live(Generic[R]):
-    """A debate that has begun: its generator and the completions it waits for."""
-
-    __slots__ = ("asking", "completions", "index", "waiting")
-
-    def __init__(self, index: int, asking: Asking[R]) -> None:
-        self.index = index
-        self.asking = asking
-        self.completions: list[Completion | None] = []
-        self.waiting = 0
-
-
 def drive(
     debates: Iterable[Asking[R]],
     engine: Engine,
@@ -58,106 +48,135 @@ def drive(
 ) -> Generator[Outcome[R], None, None]:
     """Run debates to their ends and yield their outcomes in the order given.
 
-    At most `max_live` debates are alive at once and at most 4 times as many are held in all (alive, or ended and
-    waiting for an earlier one), so memory does not grow with the number of debates. When `stopping` answers
+    At most `max_live` debates are alive at once and at most HELD times as many are held in all (alive, or ended and
+    waiting for an earlier one), so what is held here does not grow with the number of debates. When `stopping` answers
     True no new debate begins; those that have begun are finished. Raises EngineDead when the engine does.
     """
     if schedule not in ("rounds", "continuous"):
         raise ValueError(f"unknown schedule {schedule!r}; the schedules are: rounds, continuous")
     if max_live < 1:
         raise ValueError(f"max_live must be at least 1, got {max_live}")
-    return _drive(iter(debates), engine, schedule, max_live, poll_seconds, on_batch, stopping or (lambda: False))
+    driver = _Driver(iter(debates), engine, stopping or (lambda: False))
+    return driver.run(schedule, max_live, poll_seconds, on_batch)
 
 
-def _drive(
-    source: Iterator[Asking[R]],
-    engine: Engine,
-    schedule: Schedule,
-    max_live: int,
-    poll_seconds: float,
-    on_batch: Callable[[Batch], None] | None,
-    stopping: Callable[[], bool],
-) -> Generator[Outcome[R], None, None]:
-    live: dict[int, _Live[R]] = {}
-    places: dict[str, tuple[_Live[R], int]] = {}
-    ended: dict[int, Outcome[R]] = {}
-    asked: list[ChatRequest] = []
-    begun = handed_out = 0
-    exhausted = False
+class _Live(Generic[R]):
+    """A debate that has begun: its generator and the completions it waits for."""
 
-    def advance(debate: _Live[R], send: list[Completion] | None) -> None:
+    __slots__ = ("asking", "completions", "index", "waiting")
+
+    def __init__(self, index: int, asking: Asking[R]) -> None:
+        self.index = index
+        self.asking = asking
+        self.completions: list[Completion | None] = []
+        self.waiting = 0
+
+
+class _Driver(Generic[R]):
+    """The state of one `drive`: which debates live, what they wait for, and what has ended out of turn."""
+
+    def __init__(self, source: Iterator[Asking[R]], engine: Engine, stopping: Callable[[], bool]) -> None:
+        self._source, self._engine, self._stopping = source, engine, stopping
+        self._live: dict[int, _Live[R]] = {}
+        self._places: dict[str, tuple[_Live[R], int]] = {}
+        self._ended: dict[int, Outcome[R]] = {}
+        self._asked: list[ChatRequest] = []
+        self._begun = self._handed_out = 0
+        self._exhausted = False
+
+    def run(
+        self, schedule: Schedule, max_live: int, poll_seconds: float, on_batch: Callable[[Batch], None] | None
+    ) -> Generator[Outcome[R], None, None]:
+        """The loop of both schedules."""
         try:
-            requests = next(debate.asking) if send is None else debate.asking.send(send)
-            _require_new_requests(requests)
+            while True:
+                self._begin(max_live)
+                if self._asked and (schedule == "continuous" or len(self._asked) == len(self._places)):
+                    if on_batch:
+                        on_batch(Batch(len(self._asked), len(self._live)))
+                    self._engine.submit(self._asked)
+                    self._asked = []
+                yield from self._in_order()
+                if not self._live:
+                    if self._exhausted and self._handed_out == self._begun:
+                        return
+                    continue
+                ready = self._take(self._engine.poll(poll_seconds))
+                if schedule == "rounds":
+                    # The whole round must be in before anybody speaks again.
+                    ready = [] if self._places else list(self._live.values())
+                for debate in ready:
+                    self._advance(debate, [c for c in debate.completions if c is not None])
+        finally:
+            for debate in self._live.values():
+                debate.asking.close()
+            if self._places:
+                self._engine.cancel(list(self._places))
+
+    def _begin(self, max_live: int) -> None:
+        """Let new debates in, as long as there is room among the living and the held."""
+        while (
+            not self._exhausted and len(self._live) < max_live and len(self._live) + len(self._ended) < HELD * max_live
+        ):
+            asking = None if self._stopping() else next(self._source, None)
+            if asking is None:
+                self._exhausted = True
+                return
+            debate = self._live[self._begun] = _Live(self._begun, asking)
+            self._begun += 1
+            self._advance(debate, None)
+
+    def _advance(self, debate: _Live[R], send: list[Completion] | None) -> None:
+        """Let a debate speak: it asks on, or it ends. What its own code raises is its end, not that of the others."""
+        try:
+            requests = _checked(next(debate.asking) if send is None else debate.asking.send(send))
         except StopIteration as stop:
-            ended[debate.index] = Outcome(debate.index, stop.value)
+            self._ended[debate.index] = Outcome(debate.index, stop.value)
         except Exception as error:
             debate.asking.close()
-            ended[debate.index] = Outcome(debate.index, None, error)
+            self._ended[debate.index] = Outcome(debate.index, None, error)
         else:
             debate.completions = [None] * len(requests)
             debate.waiting = len(requests)
             for place, request in enumerate(requests):
                 unique = f"{debate.index}/{request.id}"
-                places[unique] = (debate, place)
-                asked.append(replace(request, id=unique))
+                self._places[unique] = (debate, place)
+                self._asked.append(replace(request, id=unique))
             return
-        live.pop(debate.index, None)
+        self._live.pop(debate.index, None)
 
-    try:
-        while True:
-            while not exhausted and len(live) < max_live and len(live) + len(ended) < 4 * max_live:
-                asking = None if stopping() else next(source, None)
-                if asking is None:
-                    exhausted = True
-                    break
-                debate = _Live(begun, asking)
-                live[begun] = debate
-                begun += 1
-                advance(debate, None)
-            if asked and (schedule == "continuous" or len(asked) == len(places)):
-                if on_batch:
-                    on_batch(Batch(len(asked), len(live)))
-                engine.submit(asked)
-                asked = []
-            while handed_out in ended:
-                yield ended.pop(handed_out)
-                handed_out += 1
-            if not live:
-                if exhausted and handed_out == begun:
-                    return
+    def _take(self, finished: list[tuple[str, Completion]]) -> list[_Live[R]]:
+        """Put completions where they are waited for; the debates that wait for nothing more."""
+        ready: list[_Live[R]] = []
+        for unique, completion in finished:
+            # A completion nobody waits for (cancelled, or sent twice) is not an answer to anything.
+            if (found := self._places.pop(unique, None)) is None:
                 continue
-            ready: list[_Live[R]] = []
-            for unique, completion in engine.poll(poll_seconds):
-                # A completion nobody waits for (cancelled, or sent twice) is not an answer to anything.
-                if (found := places.pop(unique, None)) is None:
-                    continue
-                debate, place = found
-                debate.completions[place] = completion
-                debate.waiting -= 1
-                if not debate.waiting:
-                    ready.append(debate)
-            if schedule == "rounds":
-                # The whole round must be in before anybody speaks again.
-                if places:
-                    continue
-                ready = list(live.values())
-            for debate in ready:
-                advance(debate, [c for c in debate.completions if c is not None])
-    finally:
-        for debate in live.values():
-            debate.asking.close()
-        if places:
-            engine.cancel(list(places))
+            debate, place = found
+            debate.completions[place] = completion
+            debate.waiting -= 1
+            if not debate.waiting:
+                ready.append(debate)
+        return ready
+
+    def _in_order(self) -> Iterator[Outcome[R]]:
+        """The outcomes whose turn it is."""
+        while self._handed_out in self._ended:
+            yield self._ended.pop(self._handed_out)
+            self._handed_out += 1
 
 
-def _require_new_requests(requests: list[ChatRequest]) -> None:
+def _checked(requests: Iterable[ChatRequest]) -> list[ChatRequest]:
     """A debate's own bugs, named: an empty yield would wait for ever, a repeated id would lose a reply."""
-    if not requests:
+    asked = list(requests)
+    if not asked:
         raise ValueError("a debate yielded no requests; it must yield at least one, or return its transcript")
-    ids = [request.id for request in requests]
+    if wrong := next((request for request in asked if not isinstance(request, ChatRequest)), None):
+        raise TypeError(f"a debate yielded {wrong!r}; it must yield a list of ChatRequest")
+    ids = [request.id for request in asked]
     if len(set(ids)) < len(ids):
         raise ValueError(f"a debate yielded one id twice: {sorted({i for i in ids if ids.count(i) > 1})}")
+    return asked
 
 
 def ask_in_turn(debate: Asking[R], answer: Callable[[list[ChatRequest]], list[Completion]]) -> R:
