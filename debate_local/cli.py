@@ -8,7 +8,9 @@ import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 COMMANDS = {
@@ -23,9 +25,18 @@ COMMANDS = {
 }
 
 
+_ABOUT_THE_PLACE = {
+    *(errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG),
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if threading.current_thread() is threading.main_thread():
+        # A batch system says TERM where a person says Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _dispatch(arguments)
     except KeyboardInterrupt:
@@ -36,9 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        if error.errno == errno.EMFILE:
+            _say(f"error: {error}. Raise the limit (ulimit -n 65536) or run fewer cells at once, and run it again.")
+        elif error.errno in _ABOUT_THE_PLACE:
+            _say(f"error: {error}. What was answered is kept; make room or choose another output=, and run it again.")
+        else:
             raise
-        _say(f"error: {error}. What was answered is kept; make room or choose another output=, and run it again.")
         return 1
     except Exception as error:
         if not _expected(error) or os.environ.get("DEBATE_LOCAL_TRACE"):

@@ -50,7 +50,9 @@ def _wilson(share: float, n: int, confidence: float) -> tuple[float, float]:
     z = float(stats.norm.ppf((1 + confidence) / 2))
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # At the ends the bound is exact; the sum of the two terms is not.
+    low = 0.0 if share == 0.0 else max(0.0, middle - half)
+    return low, 1.0 if share == 1.0 else min(1.0, middle + half)
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float], range: float = 1.0, confidence: float = 0.95) -> Estimate:

@@ -41,7 +41,8 @@ class Verdict:
     def text(self) -> str:
         """One line, in points of the metric."""
         d = self.difference
-        told = "too few items to tell" if not d.tells else ("debate is better" if d.value > 0 else "debate is worse")
+        better = d.value > 0 if self.best.cell.run.record["metric"]["higher_is_better"] else d.value < 0
+        told = "too few items to tell" if not d.tells else f"debate is {'better' if better else 'worse'}"
         return (
             f"best debate: {self.best.label} ({percent(self.best.score.value)}) - equal-cost control: "
             f"{self.control.label} ({percent(self.control.score.value)}): difference {100 * d.value:+.1f} points "
@@ -51,7 +52,7 @@ class Verdict:
 
 def summarise(sweep: Sweep) -> list[CellSummary]:
     """One summary for each run that is finished, in the order of the plan."""
-    return [_summary(cell) for cell in sweep.cells if (cell.run.folder / "debates.parquet").exists()]
+    return [_summary(cell) for cell in sweep.cells if cell.run.has_tables]
 
 
 def _summary(cell: SweepCell) -> CellSummary:
@@ -101,14 +102,14 @@ def compare(a: Run, b: Run) -> Estimate | None:
 def verdict(sweep: Sweep) -> Verdict | None:
     """The rule of all reports: the best cell with an exchange (the cheaper one when equal) against its `sc_calls`.
 
-    A cell without an exchange is its own round-0 vote: its equal-cost control is itself, with nothing to compare.
+    A cell in which nobody hears anybody is no debate, whatever its protocol. Cells of several tasks are not compared: a
+    sweep of one task is given (`by_task`). None without such a cell.
     """
     by_run = {summary.cell.run.id: summary for summary in summarise(sweep)}
     candidates = []
     for summary in by_run.values():
         control = equal_cost_control(sweep, summary.cell.run)
-        vote = equal_cost_control(sweep, summary.cell.run, "vote0")
-        if control is not None and control is not vote and control.run.id in by_run and summary.score.n:
+        if control is not None and control.run.id in by_run and summary.score.n and _has_exchange(summary.cell.run):
             candidates.append((summary, by_run[control.run.id]))
     if not candidates:
         return None
@@ -116,6 +117,19 @@ def verdict(sweep: Sweep) -> Verdict | None:
     best, control_summary = max(candidates, key=lambda pair: (sign * pair[0].score.value, -pair[0].calls))
     difference = compare(best.cell.run, control_summary.cell.run)
     return Verdict(best, control_summary, difference) if difference is not None else None
+
+
+def _has_exchange(run: Run) -> bool:
+    return bool((run.turns["heard"].list.len() > 0).any())
+
+
+def by_task(sweep: Sweep) -> list[Sweep]:
+    """The sweep in parts that can be compared: one for each task and set of rows."""
+    parts: dict[tuple[str, str], list[SweepCell]] = {}
+    for cell in sweep.cells:
+        record = cell.run.record
+        parts.setdefault((record["task"]["name"], record.get("rows_hash", "")), []).append(cell)
+    return [Sweep(sweep.folder, sweep.record, tuple(cells)) for cells in parts.values()]
 
 
 def percent(value: float) -> str:

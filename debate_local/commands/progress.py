@@ -77,6 +77,13 @@ class ProgressBar:
     def _on_warning(self, event: Event) -> None:
         self._console.print(f"[yellow]warning:[/] {_plain(event['text'])}")
 
+    def _on_mixed(self, event: Event) -> None:
+        made = {name: value for name, value in event["facts"].items() if isinstance(value, (str, int, float))}
+        self._console.print(
+            f"[yellow]a mix:[/] {event['completions']} completions were made with {_plain(made)}; floating-point "
+            "results may differ between versions and machines"
+        )
+
     def _on_restart(self, event: Event) -> None:
         self._console.print(f"[yellow]engine {event['engine']} died and is started again:[/] {_plain(event['reason'])}")
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.statistics import Estimate
-from debate_local.analysis.summary import CellSummary, compare, equal_cost_control, percent, summarise, verdict
+from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 
@@ -30,13 +30,13 @@ def main(options: Namespace) -> int:
     """Print what was asked for. Raises StoreFault for a path that is neither a run nor a sweep."""
     found = load(options.path)
     if isinstance(found, Sweep):
-        if options.item or options.agent:
+        if options.item is not None or options.agent is not None:
             raise StoreFault(f"--item and --agent need a run; the runs of this sweep: {_names(found)}")
         print_sweep(found)
     elif options.item is None and options.agent is None:
         _print_items(found)
     else:
-        _print_debate(found, options.item or "1", options.agent, options.prompts)
+        _print_debate(found, "1" if options.item is None else options.item, options.agent, options.prompts)
     return 0
 
 
@@ -45,23 +45,31 @@ def _names(sweep: Sweep) -> str:
 
 
 def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
-    """The table of a sweep and the one comparison that matters, by the rule of all reports."""
+    """A table for each task, and the one comparison that matters, by the rule of all reports."""
     console = terminal.console()
-    summaries = summarise(sweep)
-    if not summaries:
+    all_summaries = summarise(sweep)
+    if not all_summaries:
         console.print(f"no run of {sweep.folder} is finished yet")
         return
-    console.print(_table(sweep, summaries))
+    shown = all_summaries[0]
+    for part in by_task(sweep):
+        summaries = summarise(part)
+        if not summaries:
+            continue
+        console.print(_table(part, summaries))
+        for line in _counts(summaries):
+            console.print(f"[yellow]{escape(line)}[/]")
+        if (found := verdict(part)) is not None:
+            console.print(Text(found.text, style="bold"))
+            shown = found.best
     console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
-    for line in _counts(summaries):
-        console.print(f"[yellow]{line}[/]")
-    found = verdict(sweep)
-    if found is not None:
-        console.print(Text(found.text, style="bold"))
+    if missing := [cell.run.id for cell in sweep.cells if not cell.run.done]:
+        console.print(f"[yellow]not finished: {', '.join(missing)}[/]")
     if sent is not None:
-        naive = sum(summary.turns for summary in summaries)
+        naive = sum(summary.turns for summary in all_summaries)
         console.print(f"{naive} requests in these cells, {sent} sent to an engine now, the rest shared or cached")
-    _print_paths(console, sweep, found.best if found else summaries[0])
+    console.print(f"sweep: {sweep.folder}", soft_wrap=True, markup=False)
+    console.print(f"a transcript: debate-local show {shown.cell.run.folder} --item 1", soft_wrap=True, markup=False)
 
 
 def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
@@ -73,7 +81,7 @@ def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
     table.add_column("control")
     for heading in (f"{record['metric']['name']} %", "no answer %", "calls", "tokens in", "out", "vs equal calls"):
         table.add_column(heading, justify="right")
-    numbers = {cell.run.id: str(n) for n, cell in enumerate((c for c in sweep.cells if not c.is_control), 1)}
+    numbers = {cell.run.id: str(n) for n, cell in enumerate((c for c in sweep.cells if c.asked), 1)}
     for summary in summaries:
         table.add_row(*_cells(sweep, summary, numbers))
     return table
@@ -115,6 +123,9 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
         f"{summary.label} {percent(summary.reasoning_share)}" for summary in summaries if summary.reasoning_share
     ]
     lines = [f"share of reasoning in tokens out: {'; '.join(thinking)}"] if thinking else []
+    ties = {summary.label: summary.ties for summary in summaries if summary.ties}
+    if ties:
+        lines.append(f"ties, broken for the earliest agent: {'; '.join(f'{k} {v}' for k, v in ties.items())}")
     for what, name in (
         ("thoughts cut off before any text", "cut_thoughts"),
         ("turns cut off (max_tokens or context)", "truncated"),
@@ -130,11 +141,6 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
     return lines
 
 
-def _print_paths(console: Console, sweep: Sweep, best: CellSummary) -> None:
-    console.print(f"sweep: {sweep.folder}", soft_wrap=True)
-    console.print(f"a transcript: debate-local show {best.cell.run.folder} --item 1", soft_wrap=True)
-
-
 def _print_items(run: Run) -> None:
     console = terminal.console()
     console.print(f"[bold]{escape(run.label)}[/]  {run.folder}", soft_wrap=True)
@@ -148,9 +154,9 @@ def _print_items(run: Run) -> None:
         question = " ".join(row["question"].split())
         table.add_row(
             str(number),
-            row["item_id"],
-            escape(question if len(question) <= 60 else question[:57] + "..."),
-            escape(row["target"]),
+            _plain(row["item_id"]),
+            _plain(question if len(question) <= 60 else question[:57] + "..."),
+            _plain(row["target"]),
             _answer_word(row),
             "-" if row["score"] is None else f"{row['score']:.2g}",
             ", ".join(changed),
@@ -161,10 +167,10 @@ def _print_items(run: Run) -> None:
 
 def _answer_word(row: Mapping[str, Any]) -> str:
     if row["error"]:
-        return f"failed: {escape(row['error'])}"
+        return f"failed: {_plain(row['error'])}"
     if row["rule"] == "each":
         return f"{row['received']} of {row['eligible']} answered"
-    return escape(row["answer"]) if row["answer"] is not None else "no answer"
+    return _plain(row["answer"]) if row["answer"] is not None else "no answer"
 
 
 def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> None:
@@ -174,9 +180,9 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
     if agent is not None and agent not in agents:
         raise StoreFault(f"there is no agent {agent} in this debate; its agents: {', '.join(map(str, agents))}")
     console = terminal.console()
-    console.print(f"[bold]{escape(run.label)}[/]  item {debate['item_id']}")
-    console.print(Text(debate["question"]))
-    console.print(f"target: [bold]{escape(debate['target'])}[/]")
+    console.print(f"[bold]{escape(run.label)}[/]  item {_plain(debate['item_id'])}")
+    console.print(_text(debate["question"]))
+    console.print(f"target: [bold]{_plain(debate['target'])}[/]")
     last_round = None
     for turn, changed in zip(turns, flips(turns), strict=True):
         if agent is not None and turn["agent"] + 1 != agent:
@@ -194,7 +200,7 @@ def _find(run: Run, wanted: str) -> dict[str, Any]:
     by_id = rows.filter(rows["item_id"] == wanted)
     if len(by_id):
         return by_id.row(0, named=True)
-    if wanted.isdigit() and 1 <= int(wanted) <= len(rows):
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(rows):
         return rows.row(int(wanted) - 1, named=True)
     some = ", ".join(rows["item_id"].head(5).to_list())
     raise StoreFault(
@@ -210,14 +216,26 @@ def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompt
         if turn["history"]:
             console.print(f"[dim]({turn['history']} earlier messages of its own conversation, then:)[/]")
         for message in json.loads(turn["prompt"]):
-            console.print(Text(f"{message['role']}: {message['content']}", style="dim"))
+            console.print(_text(f"{message['role']}: {message['content']}", style="dim"))
     if turn["reasoning"]:
-        console.print(Text(f"(reasoning, not shown to others) {turn['reasoning']}", style="italic dim"))
-    text = Text(turn["text"])
+        console.print(_text(f"(reasoning, not shown to others) {turn['reasoning']}", style="italic dim"))
+    text = _text(turn["text"])
     if turn["answer_start"] is not None:
         text.stylize("reverse", turn["answer_start"], turn["answer_end"])
-    console.print(text if turn["text"] else Text(_silence(turn), style="yellow"))
+    console.print(text if turn["text"] else _text(_silence(turn), style="yellow"))
     console.print(_verdict_line(turn, changed))
+
+
+# What a model or a row says must not move the cursor or colour the terminal: one mark for each control character.
+_CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(text.translate(_CONTROL), style=style)
+
+
+def _plain(text: str) -> str:
+    return escape(text.translate(_CONTROL))
 
 
 def _silence(turn: Mapping[str, Any]) -> str:
@@ -229,7 +247,9 @@ def _verdict_line(turn: Mapping[str, Any], changed: Flip) -> Text:
         line = Text(f"=> no answer ({turn['answer_rule']})", style="yellow")
     else:
         word = "right" if turn["score"] == 1.0 else "wrong" if turn["score"] == 0.0 else f"score {turn['score']:.2g}"
-        line = Text(f"=> {turn['answer']} ({turn['answer_rule']}): {word}", style="green" if word == "right" else "red")
+        line = _text(
+            f"=> {turn['answer']} ({turn['answer_rule']}): {word}", style="green" if word == "right" else "red"
+        )
     if changed:
         line.append(f"  flip: {changed}", style="magenta")
     if turn["finish_reason"] == "length":

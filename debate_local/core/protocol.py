@@ -20,7 +20,8 @@ class ProtocolFacts:
     """calls: how many requests one debate makes at most, from its options. agents: how many independent round-0
     answers it has, None when it has none (MAD). controls: False for protocols that are themselves controls.
     templates: the default wording. names: the values that each template may use, beside `answer_format`.
-    check: raises ValueError for options that cannot be.
+    check: raises ValueError for options that cannot be. reflect: from its options to those of its `reflect` control
+    (the same agents and rounds, nobody hears anybody), None where that would be the same; None: there is no such thing.
     """
 
     calls: Callable[..., int]
@@ -29,6 +30,7 @@ class ProtocolFacts:
     names: Mapping[str, frozenset[str]]
     controls: bool = True
     check: Callable[..., None] | None = None
+    reflect: Callable[..., Mapping[str, Any] | None] | None = None
 
     def checked_templates(self, overrides: Mapping[str, str]) -> dict[str, str]:
         """The default templates with overrides; raises ValueError for an unknown template or name in one."""
@@ -52,6 +54,7 @@ def protocol(
     templates: Mapping[str, tuple[str, str]] | None = None,
     controls: bool = True,
     check: Callable[..., None] | None = None,
+    reflect: Callable[..., Mapping[str, Any] | None] | None = None,
 ) -> Callable[[_F], _F]:
     """Attach a protocol's facts to its function. templates: name -> (text, the names it may use, parted by blanks)."""
     given = templates or {}
@@ -62,6 +65,7 @@ def protocol(
         names={name: frozenset(names.split()) for name, (_, names) in given.items()},
         controls=controls,
         check=check,
+        reflect=reflect,
     )
 
     def attach(function: _F) -> _F:

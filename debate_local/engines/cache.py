@@ -104,7 +104,12 @@ class CachedEngine:
                 self._ready[request.id] = Completion.failure(f"no model {request.model!r}; this engine's: {models}")
                 continue
             name, store = known
-            key = bytes.fromhex(request_key(request, name))
+            try:
+                key = bytes.fromhex(request_key(request, name))
+            except (TypeError, ValueError) as error:
+                # Template arguments or a schema that are no JSON values.
+                self._ready[request.id] = Completion.failure(f"the request cannot be written as JSON: {error}")
+                continue
             if flight := self._flights.get(key):
                 self._join([request], flight)
                 self.shared += 1
@@ -122,7 +127,7 @@ class CachedEngine:
             for id, completion in self._engine.poll(0.0 if self._ready else timeout):
                 if flight := self._sent.pop(id, None):
                     del self._flights[flight.key]
-                    landed.append((flight, completion))
+                    landed.append((flight, _valid(completion)))
         self._commit(landed)
         finished = list(self._ready.items())
         self._ready.clear()
@@ -215,6 +220,19 @@ class CachedEngine:
                 self.generated_tokens += completion.generated_tokens
         for number, store in stores.items():
             self.stored += store.add(rows[number])
+
+
+def _valid(completion: Completion) -> Completion:
+    """The completion with valid Unicode: a server's JSON may hold lone surrogates, which no file can."""
+    changed = {
+        name: text.encode("utf-8", "replace").decode()
+        for name in ("text", "reasoning", "raw", "error")
+        if (text := getattr(completion, name)) and not text.isascii() and _SURROGATE.search(text)
+    }
+    return replace(completion, **changed) if changed else completion
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CacheEntry(NamedTuple):

@@ -146,8 +146,7 @@ class HfEngine:
             "speed": {
                 "attn_implementation": getattr(getattr(self._network, "config", None), "_attn_implementation", None),
                 "batch_tokens": self._options.batch_tokens,
-                "batch_bytes": None if room is None else room.budget,
-                "batch_rows": None if room is None or room.tokens is not None else room.rows,
+                "batch_bytes": None if room is None or room.by_tokens else int(room.capacity),
             },
             "load_seconds": self._load_seconds,
             "counters": {"batches halved for memory": self._halved},
@@ -356,7 +355,7 @@ class HfEngine:
         )
 
     def _make_do_with_less(self) -> None:
-        """After memory was at an end: begin the same replies again, half as many at a time."""
+        """After memory was at an end: begin the same replies again, fewer at a time."""
         assert self._room is not None
         again = list(self._running.values())
         self._running.clear()
@@ -367,7 +366,8 @@ class HfEngine:
             self._ready.append((again[0].request.id, Completion.failure(f"{told} or engine.max_model_len")))
             return
         self._halved += 1
-        self._room.rows = max(1, len(again) // 2)
+        longest, prompt = max(asked.longest for asked in again), max(len(asked.rendered.token_ids) for asked in again)
+        self._room.halve(len(again), longest, prompt)
         self._waiting = sorted([*again, *self._waiting], key=lambda asked: -asked.longest)
 
 

@@ -135,28 +135,33 @@ _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory"
 class Room:
     """How many replies may be decoded together.
 
-    rows: at most. tokens: rows times the longest row, at most; None: as memory allows. budget: bytes for all of it.
-    kv_bytes: a token's keys and values. prompt_bytes: what reading a token of a prompt takes for a moment. row_bytes:
-    what choosing a row's next token takes.
+    rows: at most. capacity: what they may cost together, in tokens (rows times the longest) when by_tokens, else in
+    bytes. kv_bytes: a token's keys and values. prompt_bytes: what reading a token of a prompt takes for a moment.
+    row_bytes: what choosing a row's next token takes.
     """
 
     rows: int
-    tokens: int | None
-    budget: int
+    capacity: float
+    by_tokens: bool
     kv_bytes: int
     prompt_bytes: int
     row_bytes: int
 
     def holds(self, rows: int, longest: int, prompt: int) -> bool:
         """Whether so many rows fit. longest: tokens of prompt and reply, prompt: of the prompt, in the longest row."""
-        if rows > self.rows:
-            return False
-        if self.tokens is not None:
-            return rows * longest <= self.tokens
+        return rows <= self.rows and self._cost(rows, longest, prompt) <= self.capacity
+
+    def halve(self, rows: int, longest: int, prompt: int) -> None:
+        """These did not fit: half as many shall, or more that are shorter."""
+        self.capacity = min(self.capacity, self._cost(rows, longest, prompt)) / 2
+
+    def _cost(self, rows: int, longest: int, prompt: int) -> float:
+        if self.by_tokens:
+            return rows * longest
         # Keys and values are copied as they grow, and repeated for grouped heads, one layer at a time.
         kept = 1.5 * longest * self.kv_bytes
         read = prompt * self.prompt_bytes + 6 * prompt * prompt
-        return rows * (kept + read + self.row_bytes) <= self.budget
+        return rows * (kept + read + self.row_bytes)
 
 
 # More rows make a CPU no faster, and lose more when the process is killed.
@@ -181,8 +186,8 @@ def _measured(network: Any, device: str, batch_tokens: int | None) -> Room:
     return Room(
         # Whoever gives a number of tokens wants that to decide.
         rows=sys.maxsize if batch_tokens is not None else _MOST_ROWS_CPU if cpu else _MOST_ROWS,
-        tokens=batch_tokens,
-        budget=int(free_bytes(device) * (0.5 if cpu else 0.7)),
+        capacity=free_bytes(device) * (0.5 if cpu else 0.7) if batch_tokens is None else batch_tokens,
+        by_tokens=batch_tokens is not None,
         kv_bytes=sum(tensor.nbytes for tensor in tensors if tensor is not None) // _PROBE,
         prompt_bytes=logits.element_size() * (8 * hidden + 4 * inner),
         # Some five copies in float32: log-probabilities, narrowed scores, noise.

@@ -217,11 +217,9 @@ class ScriptedEngine:
     def _complete(self, request: ChatRequest) -> Completion:
         """Only the content of the request and the options decide what comes back."""
         if request.model != "default":
-            return Completion.failure(
-                f"request {request.id}: no model {request.model!r}; the scripted engine's: default"
-            )
+            return Completion.failure(f"no model {request.model!r}; the scripted engine's: default")
         if self._faulty and self._draw(request, "fail") < self._faults.fail:
-            return Completion.failure(f"request {request.id}: failed, as the option fail asks")
+            return Completion.failure("failed, as the option fail asks")
         prompt = self.count_tokens(request.messages)
         context = self._limits.context_length
         if context is not None and prompt >= context:
@@ -232,15 +230,13 @@ class ScriptedEngine:
         try:
             reply = self._function(request)
         except Exception as error:
-            return Completion.failure(f"request {request.id}: the script raised {type(error).__name__}: {error}")
+            return Completion.failure(f"the script raised {type(error).__name__}: {error}")
         if isinstance(reply, Completion):
             return reply
         if isinstance(reply, str):
             reply = Reply(reply)
         if reply.finish_reason in ("error", "too_long"):
-            return Completion.failure(
-                f"request {request.id}: {reply.error or 'scripted'}", reply.finish_reason, prompt_tokens=prompt
-            )
+            return Completion.failure(reply.error or "scripted", reply.finish_reason, prompt_tokens=prompt)
         if fault == "empty":
             return Completion(text=request.prefill, prompt_tokens=prompt)
         room = None if context is None else context - prompt
@@ -258,9 +254,7 @@ class ScriptedEngine:
 
 
 def _too_long(request: ChatRequest, prompt: int, why: str) -> Completion:
-    return Completion.failure(
-        f"request {request.id}: the prompt of {prompt} words is too long: {why}", "too_long", prompt_tokens=prompt
-    )
+    return Completion.failure(f"the prompt of {prompt} words is too long: {why}", "too_long", prompt_tokens=prompt)
 
 
 def _finish(request: ChatRequest, reply: Reply, prompt: int, room: int | None, cut_off: bool) -> Completion:

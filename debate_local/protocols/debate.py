@@ -48,6 +48,7 @@ def _check(agents: int, rounds: int, **_: object) -> None:
     agents=lambda agents, **_: agents,
     templates={"debate": (DEBATE, "question peers"), "verify": (VERIFY, "question")},
     check=_check,
+    reflect=lambda **o: {**o, "topology": "none"} if o["topology"] != "none" and o["rounds"] > 1 else None,
 )
 def debate(
     item: Item, setting: Setting, *, agents: int = 3, rounds: int = 2, topology: Literal["full", "none"] = "full"

@@ -83,7 +83,11 @@ def config_folder() -> Path:
 
 
 def register(overrides: Sequence[str] = ()) -> None:
-    """Give Hydra the schema and one config node a task, protocol and engine, dotted names in the overrides included."""
+    """Give Hydra the schema and one config node a task, protocol and engine, dotted names in the overrides included.
+
+    Raises OptionFault for overrides of which one would undo another without a word.
+    """
+    _check_overrides(overrides)
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -109,6 +113,18 @@ def _node(kind: Kind, name: str) -> Any:
     return node
 
 
+def _check_overrides(overrides: Sequence[str]) -> None:
+    """Refuse `engine.models.a=X engine.models.a.dtype=Y`: in a mapping that takes any key the text would be lost."""
+    given = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override and override[0] != "~"]
+    for key, value in given:
+        below = next((other for other, _ in given if "." in key and other.startswith(f"{key}.")), None)
+        if below is not None and not value.lstrip().startswith("{"):
+            raise OptionFault(
+                f"{key}={value} and {below}=... undo each other: a mapping is needed. Give a model of a pool as "
+                f"{key}.model={value}, or the whole as one mapping: '{key}={{...}}'"
+            )
+
+
 def _dotted_names(kind: Kind, overrides: Sequence[str]) -> list[str]:
     found = []
     for override in overrides:
@@ -120,6 +136,12 @@ def _dotted_names(kind: Kind, overrides: Sequence[str]) -> list[str]:
 
 def cell_from(config: Mapping[str, Any]) -> Cell:
     """Check one composed config. Raises OptionFault with the valid names and values."""
+    known = {f.name for f in fields(Schema)}
+    for name in config:
+        if name not in known | {"experiment"}:
+            raise OptionFault(
+                f"there is no setting {name!r}.{nearest(name, known)} The settings: {', '.join(sorted(known))}"
+            )
     task, protocol, engine = (_choice(kind, config.get(kind)) for kind in KINDS)
     base = _sampling("sampling", config.get("sampling") or {}, Sampling())
     limit = coerce("limit", config.get("limit"), int | None)
@@ -146,11 +168,14 @@ def how_from(config: Mapping[str, Any]) -> HowToRun:
     max_live = coerce("max_live", config.get("max_live", 4096), int)
     if max_live < 1:
         raise OptionFault(f"max_live must be at least 1, got {max_live}")
+    max_restarts = coerce("max_restarts", config.get("max_restarts", 2), int)
+    if max_restarts < 0:
+        raise OptionFault(f"max_restarts must be 0 or more, got {max_restarts}")
     return HowToRun(
         schedule=coerce("schedule", config.get("schedule", "rounds"), Schedule),
         max_live=max_live,
         cache=coerce("cache", _on_off(config.get("cache", "on")), CacheMode),
-        max_restarts=coerce("max_restarts", config.get("max_restarts", 2), int),
+        max_restarts=max_restarts,
         output=Path(coerce("output", config.get("output", "runs"), str)),
     )
 
@@ -179,6 +204,8 @@ _SAMPLING_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Sampling)}
 
 def _sampling(label: str, values: Mapping[str, Any], base: Sampling) -> Sampling:
     """`base` with values changed; null means the model's own default."""
+    if not isinstance(values, Mapping):
+        raise OptionFault(f"{label} must be a mapping such as {{temperature: 0.7}}, got {values!r}")
     known = {name: getattr(base, name) for name in _SAMPLING_TYPES if name != "seed"}
     for name, value in values.items():
         if name == "seed":

@@ -1,7 +1,7 @@
 """What happens while a sweep runs, as events: the progress bar, `status` and any tracker read only these.
 
-One line of JSON an event, in `logs/` of the sweep's folder. Kinds: start, engine, batch, progress, restart, warning,
-run_end, end. They hold who ran when and how fast; no result depends on them.
+One line of JSON an event, in `logs/` of the sweep's folder. Kinds: start, loading, batch, progress, restart,
+switch, warning, run_end, engine, mixed, end. They hold who ran when and how fast; no result depends on them.
 """
 
 import json

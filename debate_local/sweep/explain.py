@@ -1,7 +1,11 @@
 """Hydra's errors in our words: the wrong name, the nearest right one, and all valid ones with their defaults."""
 
+import typing
 from collections.abc import Sequence
 from dataclasses import fields
+
+from debate_local.core.chat import Sampling
+from debate_local.core.protocol import facts_of
 
 from . import options
 from .config import PRESET_GROUPS, Schema
@@ -22,8 +26,19 @@ class explained:
         from hydra.errors import HydraException
         from omegaconf.errors import OmegaConfBaseException
 
-        if isinstance(error, (HydraException, OmegaConfBaseException)):
-            raise OptionFault(_explain(error, self._overrides)) from error
+        # Composing raises plain ValueErrors too: task=null, or a GlobalHydra that somebody else holds.
+        theirs = isinstance(error, ValueError) and _raised_in(error).split(".")[0] in ("hydra", "omegaconf")
+        if error is None or not (theirs or isinstance(error, (HydraException, OmegaConfBaseException))):
+            return
+        raise OptionFault(_explain(error, self._overrides)) from error
+
+
+def _raised_in(error: BaseException) -> str:
+    """The module whose code raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__", "")) if trace is not None else ""
 
 
 def _explain(error: BaseException, overrides: Sequence[str]) -> str:
@@ -58,15 +73,44 @@ def _unknown_key(key: str, value: str, overrides: Sequence[str], message: str) -
     known = [field.name for field in fields(Schema)] + ["experiment", "hydra"]
     if head.partition("/")[0] not in known:
         return f"there is no setting {head!r}.{nearest(head, known)} The settings: {', '.join(sorted(known))}"
-    kind = as_kind(head)
-    if not dot or kind is None or "not in struct" not in message:
+    if not dot:
+        return _wrong_value(key, value, message)
+    if "not in struct" not in message:
         return None
     option = rest.partition(".")[0]
+    if head == "sampling":
+        valid_fields = sorted(f.name for f in fields(Sampling) if f.name != "seed")
+        if option not in valid_fields:
+            near = nearest(option, valid_fields)
+            return f"sampling has no option {option!r}.{near} Its options: {', '.join(valid_fields)}"
+    if head == "prompt":
+        texts = [name for one in chosen("protocol", overrides) for name in _templates(one)]
+        if option not in texts:
+            near = nearest(option, texts)
+            return f"no template is called {option!r}.{near} The protocol's: {', '.join(texts) or 'none'}"
+    kind = as_kind(head)
+    if kind is None:
+        return None
     for name in chosen(kind, overrides):
         if name in options.names(kind) and option not in (valid := options.options(kind, name)):
             near = nearest(option, valid)
             return f"{kind} {name!r} has no option {option!r}.{near}\n{options.describe_options(kind, name)}"
     return None
+
+
+def _wrong_value(key: str, value: str, message: str) -> str | None:
+    """A value that the schema's type refuses, in our words for the type."""
+    wanted = typing.get_type_hints(Schema).get(key)
+    if wanted is None or ("could not be converted" not in message and "is not a valid" not in message):
+        return None
+    return f"{key} must be {options.type_name(wanted)}, got {value!r}" if f"'{value}'" in message else None
+
+
+def _templates(protocol: str) -> list[str]:
+    try:
+        return sorted(facts_of(options.load("protocol", protocol)).templates)
+    except ValueError:
+        return []
 
 
 def _comma_without_multirun(key: str, value: str, overrides: Sequence[str], message: str) -> str | None:

@@ -72,7 +72,7 @@ def load(kind: Kind, name: str) -> Callable[..., Any]:
     if "." in name:
         try:
             function = _function_in(name)
-        except ImportError as error:
+        except (ImportError, SyntaxError) as error:
             raise OptionFault(f"{kind}={name}: the module cannot be imported ({error})") from error
         if function is None:
             short = name.rpartition(".")[2]
@@ -105,6 +105,8 @@ def options(kind: Kind, name: str) -> Mapping[str, Option]:
     for parameter in inspect.signature(function).parameters.values():
         if kind == "protocol" and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
+        if parameter.name == "name":
+            raise OptionFault(f"{kind} {name!r}: no option may be called 'name', which says what is chosen; rename it")
         if parameter.default is inspect.Parameter.empty:
             raise OptionFault(f"{kind} {name!r}: option {parameter.name!r} has no default; every option needs one")
         default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default

@@ -4,31 +4,37 @@ Everything that can fail without a GPU fails here (law 10). A run's id is a hash
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from debate_local.core.chat import Engine, Message, digest
+from debate_local.core.chat import Engine, digest
 from debate_local.core.protocol import ProtocolFacts, facts_of
-from debate_local.core.setting import Agent, Setting
+from debate_local.core.setting import Setting
 from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
 
-from . import options
-from .config import Cell, Choice, Schema
+from . import machine, options
+from .checks import check_cast, check_items, rehearse
+from .config import Cell, Choice
 from .engines import maker
-from .options import OptionFault, nearest
+from .labels import label as label_of
+from .labels import slug, varying_settings
+from .options import OptionFault
 from .store import rows_hash
+
+# Options that say where rows lie, and nothing of what is asked or read: a moved file is the same run.
+WHERE_ROWS_LIE = ("path",)
 
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A loaded task and the items that a cell runs on."""
+    """A loaded task and the items that a cell runs on. rows, asked: hashes of what they hold and of what they ask."""
 
     task: Task
     items: list[Item]
     rows: str
+    asked: str
 
 
 @dataclass
@@ -110,7 +116,9 @@ def make_plan(cells: Sequence[Cell]) -> Plan:
     planner = _Planner(cells)
     for cell in cells:
         planner.add_with_controls(cell)
-    return Plan(list(planner.runs.values()), planner.notes)
+    runs = list(planner.runs.values())
+    rehearse(runs)
+    return Plan(runs, planner.notes)
 
 
 class _Planner:
@@ -119,7 +127,7 @@ class _Planner:
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.runs: dict[str, PlannedRun] = {}
         self.notes: list[str] = []
-        self._varying = _varying_settings(cells)
+        self._varying = varying_settings(cells)
         self._tasks: dict[str, PlannedTask] = {}
         self._engines: dict[str, PlannedEngine] = {}
 
@@ -158,20 +166,23 @@ class _Planner:
         with _blamed_on("prompt of protocol", cell.protocol):
             templates = facts.checked_templates(cell.templates)
         task, engine = self._task(cell), self._engine(cell)
-        _check_cast(cell, engine.engine)
+        check_cast(cell, engine.engine)
         setting = Setting(task.task, cell.cast, cell.seed, templates)
         ingredients = {
             "task": task.task.name,
-            "answer_format": task.task.answer_format,
+            "task_options": {key: value for key, value in cell.task.options.items() if key not in WHERE_ROWS_LIE},
             "rows": task.rows,
+            "asked": task.asked,
+            "metric": asdict(task.task.metric),
+            "version": machine.versions().get("debate-local"),
             "protocol": _choice_json(cell.protocol),
             "templates": templates,
             "cast": [{**asdict(agent), "model": engine.identities[agent.model]} for agent in cell.cast],
             "seed": cell.seed,
         }
-        slug = _slug(cell, digest(ingredients)[:8])
-        label = _label(cell, self._varying)
-        return PlannedRun(slug, label, cell, asked, function, facts, setting, task, engine)
+        run_id = slug(cell, digest(ingredients)[:8])
+        label = label_of(cell, self._varying)
+        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
         key = digest([_choice_json(cell.task), cell.limit, cell.offset])
@@ -192,10 +203,10 @@ class _Planner:
                     f"{len(items)} items in all"
                 )
             kept = items[cell.offset : stop]
-            ids = [item.id for item in kept]
-            if len(set(ids)) < len(ids):
-                raise OptionFault(f"task {cell.task.name!r} gave one item id twice: {_first_repeated(ids)}")
-            self._tasks[key] = PlannedTask(task, kept, rows_hash(kept))
+            check_items(cell.task.name, kept)
+            with _blamed_on("task", cell.task):
+                asked = digest([task.ask(item) for item in kept])
+            self._tasks[key] = PlannedTask(task, kept, rows_hash(kept), asked)
         return self._tasks[key]
 
     def _engine(self, cell: Cell) -> PlannedEngine:
@@ -221,7 +232,7 @@ def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
         yield
     except OptionFault:
         raise
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise OptionFault(f"{what} {choice.name!r}: {error}") from error
 
 
@@ -236,109 +247,13 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
         if run.facts.agents:
             chosen.append(("vote0", Choice("self_consistency", {"samples": alone})))
         chosen.append(("sc_calls", Choice("self_consistency", {"samples": run.calls})))
-    if protocol.options.get("topology", "none") != "none" and protocol.options.get("rounds", 1) > 1:
-        chosen.append(("reflect", Choice(protocol.name, {**protocol.options, "topology": "none"})))
+    if run.facts.reflect is None:
+        note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
+    elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
+        checked = options.check("protocol", protocol.name, alone_options)
+        chosen.append(("reflect", Choice(protocol.name, checked)))
     return chosen
-
-
-def _check_cast(cell: Cell, engine: Engine) -> None:
-    limits = engine.limits
-    for index, agent in enumerate(cell.cast):
-        if agent.model not in limits.models:
-            unset = f"; name one for each agent: cast=[{{model: {limits.models[0]}}}, ...]"
-            raise OptionFault(
-                f"cast[{index}].model is {agent.model!r}, which engine {cell.engine.name!r} does not have."
-                f"{nearest(agent.model, limits.models)} It has: {', '.join(limits.models)}"
-                f"{unset if agent.model == Agent().model else ''}"
-            )
-        if limits.context_length is not None and agent.sampling.max_tokens >= limits.context_length:
-            raise OptionFault(
-                f"sampling.max_tokens={agent.sampling.max_tokens} leaves no room for a prompt: the context is "
-                f"{limits.context_length} tokens. Lower sampling.max_tokens"
-            )
-        if agent.logprobs and not limits.logprobs:
-            raise OptionFault(f"cast[{index}].logprobs: engine {cell.engine.name!r} gives no log-probabilities")
-        if agent.prefill and not limits.prefill:
-            raise OptionFault(
-                f"cast[{index}].prefill: engine {cell.engine.name!r} cannot begin a reply with given text"
-            )
-
-
-def check_lengths(runs: Sequence[PlannedRun]) -> list[str]:
-    """Notes on first prompts that do not fit the context: the longest item of each task, counted by the engine."""
-    notes = []
-    for run in _first_of_each_task_and_engine(runs):
-        context = run.engine.engine.limits.context_length
-        if context is None:
-            continue
-        asked = [(len(text), item.id, text) for item in run.task.items if (text := run.task.task.ask(item))]
-        _, item_id, longest = max(asked)
-        tokens = run.engine.engine.count_tokens([Message("user", longest)])
-        room = context - max(agent.sampling.max_tokens for agent in run.cell.cast)
-        if tokens > room:
-            notes.append(
-                f"item {item_id} of task {run.cell.task.name!r} takes {tokens} tokens; with the reply's max_tokens the "
-                f"context of {context} leaves {room}: its replies will be cut short, or it will be too long"
-            )
-    return notes
-
-
-def _first_of_each_task_and_engine(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-    return list({(run.task.rows, run.engine.group): run for run in reversed(runs)}.values())
 
 
 def _choice_json(choice: Choice) -> dict[str, Any]:
     return {"name": choice.name, **choice.options}
-
-
-def _first_repeated(ids: Sequence[str]) -> str:
-    return next(i for i in ids if ids.count(i) > 1)
-
-
-def _settings(cell: Cell) -> dict[str, Any]:
-    """A cell, flat: what may vary between cells, under the names that a person would type."""
-    first = cell.cast[0].sampling
-    flat: dict[str, Any] = {"task": cell.task.name, "protocol": cell.protocol.name, "engine": cell.engine.name}
-    for kind, choice in (("task", cell.task), ("engine", cell.engine)):
-        flat |= {f"{kind}.{key}": value for key, value in choice.options.items()}
-    flat |= {f"sampling.{key}": value for key, value in asdict(first).items() if key != "seed"}
-    flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
-    flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
-    flat["model"] = "+".join(dict.fromkeys(agent.model for agent in cell.cast))
-    if len(cell.cast) > 1 or cell.cast[0].persona:
-        flat["cast"] = digest([asdict(agent) for agent in cell.cast])[:4]
-    return flat
-
-
-def _varying_settings(cells: Sequence[Cell]) -> set[str]:
-    flat = [_settings(cell) for cell in cells]
-    keys = {key for one in flat for key in one}
-    return {key for key in keys if len({str(one.get(key)) for one in flat}) > 1} - {"protocol"}
-
-
-def _label(cell: Cell, varying: set[str]) -> str:
-    """A cell's name in tables: the protocol, its whole numbers, and whatever else varies in the sweep."""
-    words = [cell.protocol.name, *_protocol_words(cell.protocol)]
-    settings = _settings(cell)
-    words += [f"{key.rpartition('.')[2]}={settings[key]}" for key in sorted(varying) if key in settings]
-    return " ".join(words)
-
-
-def _protocol_words(protocol: Choice) -> list[str]:
-    defaults = options.options("protocol", protocol.name)
-    return [
-        f"{key}={value}"
-        for key, value in protocol.options.items()
-        if (isinstance(value, int) and not isinstance(value, bool)) or value != defaults[key].default
-    ]
-
-
-def _slug(cell: Cell, short_hash: str) -> str:
-    """A folder's name: legible, at most 100 characters, the same whatever launched it."""
-    temperature = cell.cast[0].sampling.temperature
-    words = [cell.task.name.rpartition(".")[2], cell.protocol.name.rpartition(".")[2], *_protocol_words(cell.protocol)]
-    words += [f"t{temperature:g}" if temperature is not None else "tmodel"]
-    if cell.seed != Schema.seed:
-        words.append(f"seed{cell.seed}")
-    text = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-.")
-    return f"{text[:90].rstrip('-.')}-{short_hash}"

@@ -5,7 +5,9 @@ All cells of one engine share one load and one stream of batches; engines come o
 
 import contextlib
 import gc
+import math
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,17 +18,35 @@ from debate_local.core.chat import Completion, Engine, EngineFailed
 from debate_local.core.scheduler import Asking, Batch, Outcome, drive
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript
-from debate_local.engines.cache import CachedEngine
+from debate_local.engines.cache import CachedEngine, CacheFull
 from debate_local.engines.pool import Switch
 from debate_local.engines.restart import RestartingEngine
 
 from . import machine
+from .checks import check_lengths
 from .config import HowToRun
 from .events import EventLog, Listener
-from .plan import Plan, PlannedEngine, PlannedRun, check_lengths
-from .store import SCHEMA_VERSION, FinishedDebate, RunWriter, Sweep, is_done, load_sweep, write_json
+from .plan import Plan, PlannedEngine, PlannedRun
+from .store import (
+    SCHEMA_VERSION,
+    FinishedDebate,
+    RunWriter,
+    Sweep,
+    is_done,
+    load_sweep,
+    locked,
+    refuse_newer,
+    write_json,
+)
 
-Graded = tuple[Transcript, Grade]
+
+@dataclass(frozen=True)
+class Graded:
+    """A debate that went to its end, its grade, and the score of each of its turns."""
+
+    transcript: Transcript
+    grade: Grade
+    turn_scores: tuple[float, ...]
 
 
 class RunFailed(RuntimeError):
@@ -49,12 +69,14 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
     only. KeyboardInterrupt is let through once everything answered so far is stored.
     """
     todo = [run for run in plan.runs if not is_done(how.output / run.id)]
+    for run in todo:
+        refuse_newer(how.output / run.id)
     notes = plan.notes + check_lengths(todo)
     folder = _write_sweep(plan, how, command, notes)
     log = EventLog(folder / "logs", tuple(listeners))
     problems: list[str] = []
     sent = 0
-    with _rare_collections(), contextlib.closing(log):
+    with locked(folder), _rare_collections(), contextlib.closing(log):
         log.emit("start", **_start_facts(plan, todo, folder, command))
         for note in notes:
             log.emit("warning", text=note)
@@ -63,9 +85,13 @@ def run_plan(plan: Plan, how: HowToRun, command: Sequence[str] = (), listeners: 
             one = _Group(runs, how, log, owner=f"{folder.name}-{group[:8]}")
             try:
                 one.run()
-            except EngineFailed as error:
-                problems.append(f"engine {one.name}: {error}")
-                log.emit("warning", text=problems[-1])
+            except (CacheFull, OSError):
+                # A disk that is full is full for the other engines too.
+                raise
+            except Exception as error:
+                told = str(error) if isinstance(error, EngineFailed) else f"{type(error).__name__}: {error}"
+                problems.append(f"engine {one.name}: {told}")
+                log.emit("warning", text=problems[-1], trace=traceback.format_exc())
             finally:
                 sent += one.sent
             problems += one.problems
@@ -152,7 +178,11 @@ class _Group:
         )
         progress = _Progress(self._log, engine)
         waiting: deque[tuple[PlannedRun, Item]] = deque()
-        try:
+        with contextlib.ExitStack() as at_the_end:
+            # Last in, first out. Closing seals the cache's part: what came back is there for the next start.
+            at_the_end.callback(self._abandon)
+            at_the_end.callback(engine.close)
+            at_the_end.callback(self._tell_the_end, engine, progress)
             outcomes = drive(
                 self._debates(waiting),
                 _Watched(engine, progress),
@@ -160,21 +190,22 @@ class _Group:
                 max_live=self._how.max_live,
                 on_batch=progress.batch,
             )
-            with contextlib.closing(outcomes):
-                for outcome in outcomes:
-                    run, item = waiting.popleft()
-                    self._store(run, item, outcome)
-                    progress.debate_ended()
-        finally:
-            self.sent = engine.sent
-            progress.emit()
-            self._log.emit("engine", name=self.name, facts=self._facts(), **progress.summary())
-            for use in engine.mixed_facts():
-                self._log.emit("mixed", completions=use.completions, facts=use.facts)
-            # Seals the cache's part: every completion that came back is there for the next start.
-            engine.close()
-            for writer in self._writers.values():
-                writer.abandon()
+            at_the_end.callback(outcomes.close)
+            for outcome in outcomes:
+                run, item = waiting.popleft()
+                self._store(run, item, outcome)
+                progress.debate_ended()
+
+    def _tell_the_end(self, engine: CachedEngine, progress: "_Progress") -> None:
+        self.sent = engine.sent
+        progress.emit()
+        self._log.emit("engine", name=self.name, facts=self._facts(), **progress.summary())
+        for use in engine.mixed_facts():
+            self._log.emit("mixed", engine=self.name, completions=use.completions, facts=use.facts)
+
+    def _abandon(self) -> None:
+        for writer in self._writers.values():
+            writer.abandon()
 
     def _make_engine(self) -> Engine:
         """The planned engine first (it may hold a tokenizer already), then a fresh one after each death."""
@@ -219,31 +250,30 @@ class _Group:
             record["hardware"] = machine.hardware()
             self._writers[run.id] = RunWriter(self._how.output / run.id, record)
         writer = self._writers[run.id]
-        writer.add(_finished(run, item, outcome))
+        writer.add(_finished(item, outcome))
         if writer.debates == len(run.task.items):
-            writer.finish()
             del self._writers[run.id]
+            writer.finish()
             self._log.emit("run_end", run=run.id, debates=writer.debates, errors=len(writer.errors))
-            if writer.errors:
-                more = f" (and {len(writer.errors) - 1} more)" if len(writer.errors) > 1 else ""
-                self.problems.append(f"run {run.id}: {len(writer.errors)} debates failed: {writer.errors[0]}{more}")
+            if writer.problem:
+                self.problems.append(f"run {run.id}: {writer.problem}")
 
 
 def _graded(run: PlannedRun, item: Item) -> Asking[Graded]:
-    """A debate and then its grading, which may ask a model too."""
-    transcript = yield from run.debate(item)
-    grade = yield from run.task.task.grade(transcript, item)
-    return transcript, grade
-
-
-def _finished(run: PlannedRun, item: Item, outcome: Outcome[Graded]) -> FinishedDebate:
-    if outcome.result is None:
-        error = outcome.error
-        return FinishedDebate(item, None, None, error=f"{type(error).__name__}: {error}")
-    transcript, grade = outcome.result
+    """A debate and then its grading, which may ask a model too. What fails here ends this debate only."""
     task = run.task.task
+    transcript = yield from run.debate(item)
+    grade = yield from task.grade(transcript, item)
     scores = tuple(0.0 if turn.answer.missing else task.score(turn.answer, item) for turn in transcript.turns)
-    return FinishedDebate(item, transcript, grade, scores)
+    if wrong := [score for score in (grade.score, *scores) if not math.isfinite(score)]:
+        raise ValueError(f"task {task.name!r} gave the score {wrong[0]!r}; a score is a finite number")
+    return Graded(transcript, grade, scores)
+
+
+def _finished(item: Item, outcome: Outcome[Graded]) -> FinishedDebate:
+    if outcome.result is None:
+        return FinishedDebate(item, None, None, error=f"{type(outcome.error).__name__}: {outcome.error}")
+    return FinishedDebate(item, outcome.result.transcript, outcome.result.grade, outcome.result.turn_scores)
 
 
 class _Watched:

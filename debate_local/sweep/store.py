@@ -9,9 +9,12 @@ The two tables are functions of config and completions only, in the order of the
 crash, batch or schedule. Files are written beside and renamed. A finished run is never written again.
 """
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 # Made once: json.dumps would make an encoder for every turn.
 _json = json.JSONEncoder(ensure_ascii=False).encode
-ROW_GROUP = 8192
+# Rows held before they are written: fixed, so that files do not depend on timing; small, so that many cells fit.
+ROW_GROUP = 512
 
 # name -> (type, meaning). Costs are what the debate would cost alone: shared and cached completions in full.
 DEBATE_COLUMNS: dict[str, tuple[str, str]] = {
@@ -119,6 +123,11 @@ class Run:
         return is_done(self.folder)
 
     @property
+    def has_tables(self) -> bool:
+        """True when both tables are there, finished or with failed debates in them."""
+        return all(_has_content(self.folder / name) for name in _FILES)
+
+    @property
     def label(self) -> str:
         return str(self.record["label"])
 
@@ -136,23 +145,24 @@ class Run:
         import polars as pl
 
         path = self.folder / f"{name}.parquet"
-        if not path.exists():
+        if not _has_content(path):
+            raise StoreFault(f"{self.folder} has no {path.name}, or an empty one: run the command that made it again")
+        try:
+            return pl.read_parquet(path)
+        except pl.exceptions.PolarsError as error:
             raise StoreFault(
-                f"{self.folder} holds no {name}.parquet: the run is not finished; run the same command again"
-            )
-        return pl.read_parquet(path)
+                f"{path} cannot be read ({error}): delete {self.folder} and run the command that made it again; its "
+                "completions are in the cache"
+            ) from error
 
 
 @dataclass(frozen=True)
 class SweepCell:
-    """A run's place in a sweep. control: its role as a control, of which runs. cell runs have neither."""
+    """A run's place in a sweep. asked: somebody asked for it. controls: (its name as a control, of which run)."""
 
     run: Run
+    asked: bool = True
     controls: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.controls)
 
 
 @dataclass(frozen=True)
@@ -169,8 +179,51 @@ class Sweep:
 
 
 def is_done(folder: Path) -> bool:
-    """True when the run's marker is there: everything else was written before it."""
-    return (folder / "done").exists()
+    """True when the run's marker is there, and all that was written before it still is."""
+    return (folder / "done").exists() and all(_has_content(folder / name) for name in _FILES)
+
+
+_FILES = ("run.json", "debates.parquet", "turns.parquet")
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raise StoreFault for a run of a newer schema: it is not ours to write again."""
+    path = folder / "run.json"
+    try:
+        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        # Missing or torn: it will be written anew.
+        return
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise StoreFault(_newer(path, version))
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a sweep's folder for this process. Raises StoreFault while another holds it.
+
+    Advisory, by flock: gone with the process, and not relied on where a file system has none (then runs are safe all
+    the same, because a finished run is not written again).
+    """
+    with (folder / ".lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StoreFault(
+                f"this sweep is being run already, by {file.read().strip() or 'another process'}: {folder}. Wait for "
+                "it, or stop it; what it has answered is kept"
+            ) from None
+        except OSError:
+            pass
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
 
 
 def load(path: str | os.PathLike[str]) -> Run | Sweep:
@@ -195,7 +248,7 @@ def load_sweep(folder: Path) -> Sweep:
     for entry in record["cells"]:
         if (root / entry["run"] / "run.json").exists():
             controls = tuple((c["control"], c["of"]) for c in entry["controls"])
-            cells.append(SweepCell(load_run(root / entry["run"]), controls))
+            cells.append(SweepCell(load_run(root / entry["run"]), entry["asked"], controls))
     return Sweep(folder, record, tuple(cells))
 
 
@@ -210,13 +263,22 @@ def _read_record(path: Path, what: str) -> dict[str, Any]:
         raise StoreFault(
             f"{path} cannot be read ({error}); delete that folder and run the same command again"
         ) from error
-    version = record.get("schema_version")
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
+    needed = {"run": ("label", "task", "metric"), "sweep": ("cells",)}[what]
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if not isinstance(version, int) or (version <= SCHEMA_VERSION and any(key not in record for key in needed)):
         raise StoreFault(
-            f"{path} has schema version {version}; this debate-local reads up to {SCHEMA_VERSION}. "
-            "Update debate-local (pip install -U debate-local), or read it with the version that wrote it"
+            f"{path} is no record of a {what}: it lacks schema_version, {', '.join(needed)} or all of them"
         )
+    if version > SCHEMA_VERSION:
+        raise StoreFault(_newer(path, version))
     return record
+
+
+def _newer(path: Path, version: int) -> str:
+    return (
+        f"{path} has schema version {version}; this debate-local reads up to {SCHEMA_VERSION}. "
+        "Update debate-local (pip install -U debate-local), or read it with the version that wrote it"
+    )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -236,27 +298,52 @@ class RunWriter:
     def __init__(self, folder: Path, record: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        for left in folder.glob(".*.parquet.*"):
+            # Of an attempt that was killed.
+            left.unlink(missing_ok=True)
         write_json(folder / "run.json", {"schema_version": SCHEMA_VERSION, **record})
         self._debates = _TableWriter(folder / "debates.parquet", DEBATE_COLUMNS)
         self._turns = _TableWriter(folder / "turns.parquet", TURN_COLUMNS)
-        self.debates = 0
+        self.debates = self._asked = self._failed = 0
         self.errors: list[str] = []
+        self._first_failure = ""
 
     def add(self, finished: FinishedDebate) -> None:
-        """Append one debate and its turns."""
-        self._debates.add(_debate_row(finished))
-        if finished.transcript is not None:
-            for row in _turn_rows(finished):
-                self._turns.add(row)
+        """Append one debate and its turns. One whose rows cannot be made is stored as failed."""
+        try:
+            debate, turns = self._debates.fitting([_debate_row(finished)]), self._turns.fitting(_turn_rows(finished))
+        except Exception as error:
+            told = f"cannot be stored: {type(error).__name__}: {error}"
+            finished = FinishedDebate(finished.item, None, None, error=told)
+            debate, turns = [_debate_row(finished)], []
+        self._debates.add(debate)
+        self._turns.add(turns)
         self.debates += 1
         if finished.error:
             self.errors.append(f"item {finished.item.id}: {finished.error}")
+        failures = [row["error"] for row in turns if row["finish_reason"] == "error"]
+        self._asked, self._failed = self._asked + len(turns), self._failed + len(failures)
+        self._first_failure = self._first_failure or next(iter(failures), "")
+
+    @property
+    def problem(self) -> str | None:
+        """Why this run is not done: its own code failed somewhere, or no request of it was answered."""
+        if self.errors:
+            more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+            return f"{len(self.errors)} debates failed: {self.errors[0]}{more}"
+        if self._asked and self._failed == self._asked:
+            return f"the engine failed all {self._asked} requests: {self._first_failure}. Run it again to ask again"
+        return None
 
     def finish(self) -> None:
-        """Put both tables in place, then the marker. A run whose own code failed gets no marker: it is run again."""
+        """Put both tables in place, then the marker. A run with a `problem` gets no marker: it is run again."""
+        if is_done(self._folder):
+            # Another process was faster; a finished run is never written again.
+            self.abandon()
+            return
         self._debates.finish()
         self._turns.finish()
-        if not self.errors:
+        if self.problem is None:
             (self._folder / "done").touch()
 
     def abandon(self) -> None:
@@ -266,11 +353,10 @@ class RunWriter:
 
 
 class _TableWriter:
-    """A parquet file written in row groups of a fixed size, so that its content never depends on timing."""
+    """A parquet file in row groups of a fixed size; opened for the first, so that small runs hold no file open."""
 
     def __init__(self, path: Path, columns: Mapping[str, tuple[str, str]]) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         types = {
             "string": pa.string(),
@@ -281,34 +367,56 @@ class _TableWriter:
             "list<string>": pa.list_(pa.string()),
             "list<double>": pa.list_(pa.float64()),
         }
+        python: dict[str, type | tuple[type, ...]] = {"string": str, "int32": int, "int64": int, "double": (int, float)}
+        self._kinds = [(name, python[kind]) for name, (kind, _) in columns.items() if kind in python]
         self._path = path
         self._beside = path.with_name(f".{path.name}.{os.getpid()}")
         self._schema = pa.schema([(name, types[kind]) for name, (kind, _) in columns.items()])
-        self._writer = pq.ParquetWriter(self._beside, self._schema, compression="zstd")
+        self._writer: Any = None
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, row: dict[str, Any]) -> None:
-        self._rows.append(row)
-        if len(self._rows) >= ROW_GROUP:
-            self._flush()
+    def fitting(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows, when they fit the columns. Raises TypeError, or UnicodeEncodeError for what is no valid text."""
+        for row in rows:
+            for name, kind in self._kinds:
+                value = row.get(name)
+                if value is None:
+                    continue
+                if not isinstance(value, kind):
+                    raise TypeError(f"{name} is {value!r}")
+                if isinstance(value, str) and not value.isascii():
+                    value.encode()
+        return rows
 
-    def _flush(self) -> None:
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows; whole row groups are written."""
+        self._rows += rows
+        while len(self._rows) >= ROW_GROUP:
+            self._write(self._rows[:ROW_GROUP])
+            del self._rows[:ROW_GROUP]
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
-        if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema), row_group_size=ROW_GROUP)
-            self._rows = []
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._beside, self._schema, compression="zstd")
+        self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema), row_group_size=ROW_GROUP)
 
     def finish(self) -> None:
-        self._flush()
+        """Write the rest, close, and put the file in its place."""
+        self._write(self._rows)
+        self._rows = []
         self._writer.close()
         with self._beside.open("rb") as file:
             os.fsync(file.fileno())
         self._beside.replace(self._path)
 
     def abandon(self) -> None:
+        """Leave nothing behind."""
         self._rows = []
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
         self._beside.unlink(missing_ok=True)
 
 
@@ -354,7 +462,8 @@ def _reasoning_tokens(done: Completion) -> float:
 
 
 def _turn_rows(finished: FinishedDebate) -> list[dict[str, Any]]:
-    assert finished.transcript is not None
+    if finished.transcript is None:
+        return []
     seen: dict[tuple[int, str], tuple[tuple[str, str], ...]] = {}
     rows = []
     for turn, score in zip(finished.transcript.turns, finished.turn_scores, strict=True):

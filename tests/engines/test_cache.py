@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_the_engine_is_not_polled_when_everything_is_in_the_cache(tmp_path: Path
     engine.close()
 
 
-def test_every_field_of_a_completion_survives_any_text(tmp_path: Path) -> None:
+def test_every_field_of_a_completion_survives_and_text_that_no_file_can_hold_is_mended(tmp_path: Path) -> None:
     whole = Completion(
         text="half a pair \ud800, zero \x00, quote ' and ünïcödé １２８",
         reasoning="<think>",
@@ -133,7 +134,7 @@ def test_every_field_of_a_completion_survives_any_text(tmp_path: Path) -> None:
     )
     for _ in range(2):
         engine = CachedEngine(LateEngine(lambda asked: whole), tmp_path)
-        assert ask(engine, [request("odd \ud800")])["0"] == whole
+        assert ask(engine, [request("odd \ud800")])["0"] == replace(whole, text=whole.text.replace("\ud800", "?"))
         engine.close()
     assert engine.hits == 1
 
@@ -815,3 +816,12 @@ def test_a_hit_does_not_wait_for_a_slow_engine(tmp_path: Path) -> None:
     # A timeout of an hour: the test would not end if a hit waited for the engine.
     assert [id for id, _ in second.poll(3600)] == ["0"]
     second.close()
+
+
+def test_a_request_that_is_no_json_fails_alone(tmp_path: Path) -> None:
+    engine = CachedEngine(LateEngine(marked), tmp_path)
+    odd = replace(request("odd", id="odd"), template_args={"when": {1, 2}})
+    found = ask(engine, [odd, request("plain", id="plain")])
+    assert found["odd"].failed and "JSON" in str(found["odd"].error)
+    assert not found["plain"].failed
+    engine.close()

@@ -30,8 +30,10 @@ CHATML = (
 
 
 def asking(id: str, text: str = STORY, *, model: str = "default", **fields: Any) -> ChatRequest:
-    """A request; sampling fields (temperature, seed, max_tokens, stop) may be given directly."""
-    sampling = Sampling(**{"max_tokens": 16, **{n: fields.pop(n) for n in list(fields) if n in Sampling.__slots__}})
+    """A request, seeded; sampling fields (temperature, seed, max_tokens, stop) may be given directly."""
+    sampling = Sampling(
+        **{"max_tokens": 16, "seed": 1, **{n: fields.pop(n) for n in list(fields) if n in Sampling.__slots__}}
+    )
     return ChatRequest(id, model, (Message("user", text),), sampling, **fields)
 
 
@@ -228,7 +230,7 @@ def test_the_same_seed_says_the_same_again_and_another_seed_something_else(engin
 
 
 def test_requests_without_a_seed_differ(engine: Engine) -> None:
-    assert len(set(texts(answers(engine, [asking(str(n)) for n in range(4)])).values())) == 4
+    assert len(set(texts(answers(engine, [asking(str(n), seed=None) for n in range(4)])).values())) == 4
 
 
 def generated(folder: str, prompts: Sequence[list[int]], tokens: int, **options: Any) -> list[list[int]]:
@@ -483,24 +485,35 @@ def test_without_memory_for_a_batch_smaller_ones_say_the_same(
     forward(small)
     made = hf(str(tiny), dtype="float32", device="cpu")
     assert texts(answers(made, MIXED)) == expected
-    assert sum(count > 3 for count in batches) == 3
+    assert max(batches) > 3
+    # What was learnt is not forgotten.
+    batches.clear()
+    assert texts(answers(made, MIXED)) == expected
+    assert max(batches) <= 3
     facts: Mapping[str, Any] = made.facts  # type: ignore[attr-defined]
-    assert facts["counters"] == {"batches halved for memory": 3}
+    assert 3 <= facts["counters"]["batches halved for memory"] <= 6
     made.close()
 
 
-def test_a_reply_that_finds_no_memory_even_alone_fails_alone(tiny: Path, forward: Callable[[Any], None]) -> None:
+def test_a_reply_that_finds_no_memory_even_alone_fails_alone_and_is_forgotten(
+    tiny: Path, forward: Callable[[Any], None]
+) -> None:
+    batches: list[int] = []
+
     def small(network: Forward, ids: Any) -> Any:
+        batches.append(len(ids))
         if ids.shape[-1] > 200:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return network()
 
     forward(small)
     made = hf(str(tiny), device="cpu")
-    found = answers(made, [asking("big", "x" * 300), *(asking(f"small {n}") for n in range(3))])
+    found = answers(made, [asking("big", "x" * 300), *(asking(f"small {n}", temperature=0.0) for n in range(3))])
     made.close()
     assert [name for name, reply in found.items() if reply.failed] == ["big"]
     assert "too little memory" in (found["big"].error or "")
+    # One giant does not make the night slow: the others are together again.
+    assert batches[-1] == 3
 
 
 def test_a_network_that_fails_kills_the_engine_with_one_named_error(tiny: Path, forward: Callable[[Any], None]) -> None:

@@ -160,6 +160,11 @@ def test_yes_and_no_are_words_even_where_yaml_makes_them_booleans() -> None:
         (["engine.models={a.b: {seed: 1}}"], "a model's name may not be empty and may hold no dot, got 'a.b'"),
         (["engine.models=3"], "engine.models must be a mapping, got 3"),
         (["engine.share=maybe"], "engine.share must be one of: auto, yes, no, got 'maybe'"),
+        (
+            ["engine=vllm", "engine.models.a.dtype=float32", "engine.models.a=one"],
+            "engine.models.a=one and engine.models.a.dtype=... undo each other: a mapping is needed. Give a model of a "
+            "pool as engine.models.a.model=one",
+        ),
         (["engine.modles.a=x"], "engine 'scripted' has no option 'modles'. Did you mean 'models'?"),
     ],
 )
