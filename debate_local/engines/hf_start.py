@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from debate_local.core.chat import EngineFailed
 from debate_local.engines.weights import Weights, context_length, weight_bytes
 
 GIB = 1 << 30
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
-class LoadFailed(RuntimeError):
+class LoadFailed(EngineFailed):
     """transformers cannot run this model with these options on this machine; says what is wrong, and what to change."""
 
 
