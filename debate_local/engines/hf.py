@@ -23,6 +23,7 @@ from debate_local.engines.chat_template import CannotRender, ChatTemplate, Rende
 from debate_local.engines.hf_batch import Batch, Detokeniser, Reply
 from debate_local.engines.hf_sampling import Chooser, stated
 from debate_local.engines.hf_start import (
+    GIB,
     NO_LOG,
     LoadFailed,
     Options,
@@ -30,11 +31,14 @@ from debate_local.engines.hf_start import (
     context_of,
     device_of,
     dtype_of,
+    free_bytes,
     is_out_of_memory,
     load,
     release,
     use_adapter,
+    weights_in_memory,
 )
+from debate_local.engines.memory import Footprint
 from debate_local.engines.weights import config_of, fingerprint, resolve
 
 __all__ = ["HfEngine", "LoadFailed", "hf"]
@@ -151,6 +155,14 @@ class HfEngine:
             "load_seconds": self._load_seconds,
             "counters": {"batches halved for memory": self._halved},
         }
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes on its device while it is open: the weights, and half as much or 1 GiB for a batch."""
+        device = self._device
+        weights = weights_in_memory(self._weights, self._config, self._dtype)
+        # Looking at a GPU through torch is what opening will do in this process anyway.
+        return Footprint(device, weights + max(GIB, weights // 2), free_bytes(device), "engine.batch_tokens")
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The length of the prompt of these messages, by the tokenizer alone. Raises CannotRender, LoadFailed."""

@@ -196,11 +196,16 @@ def _measured(network: Any, device: str, batch_tokens: int | None) -> Room:
     )
 
 
-def _require_memory(weights: Weights, config: Mapping[str, Any], dtype: str, device: str) -> None:
+def weights_in_memory(weights: Weights, config: Mapping[str, Any], dtype: str) -> int:
+    """Bytes that the weights take once loaded."""
     stored = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     # A quantised model stays as small as its files.
     wider = dtype == "float32" and stored != "float32" and "quantization_config" not in config
-    needed, free = weight_bytes(weights.path) * (2 if wider else 1), free_bytes(device)
+    return weight_bytes(weights.path) * (2 if wider else 1)
+
+
+def _require_memory(weights: Weights, config: Mapping[str, Any], dtype: str, device: str) -> None:
+    needed, free = weights_in_memory(weights, config, dtype), free_bytes(device)
     if needed > free:
         raise LoadFailed(
             f"too little memory on {device}: {needed / GIB:.1f} GiB of weights in {dtype} are needed,"
