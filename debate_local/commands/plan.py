@@ -60,5 +60,7 @@ def _print(found: Forecast) -> None:
         f"{found.new_generated_at_most:,} at most ({found.reply_tokens})"
     )
     out.print(f"disk: about {found.disk_bytes / 2**20:,.0f} MiB needed, {found.disk_free / 2**30:,.0f} GiB free")
+    for licence in found.licences:
+        out.print(escape(licence))
     for warning in found.warnings:
         out.print(f"[yellow]warning:[/] {escape(warning)}")

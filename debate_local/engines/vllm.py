@@ -42,7 +42,7 @@ from debate_local.engines.vllm_start import (
     stop,
     version_of,
 )
-from debate_local.engines.weights import config_of, fingerprint, resolve
+from debate_local.engines.weights import config_of, fingerprint, kv_bytes_a_token, resolve
 
 __all__ = ["EngineStartFailed", "VllmEngine", "vllm"]
 
@@ -176,6 +176,12 @@ class VllmEngine:
     def footprint(self) -> Footprint:
         """What it takes on its device while it is open, about, and what is free there now."""
         return footprint_of(self._options, self._weights, self._cpu)
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """Tokens that the KV cache holds, about; None where its size is vLLM's to choose, or config.json is silent."""
+        size, each = self._settings.arguments.get("kv_cache_memory_bytes"), kv_bytes_a_token(self._config)
+        return size // each if size and each else None
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The length of the prompt of these messages, by the tokenizer alone. Raises CannotRender."""

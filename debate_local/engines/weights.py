@@ -309,3 +309,16 @@ def _snapshot(model: str, revision: str | None) -> Path:
     if missing := _missing_files(fetched):
         raise WeightsMissing(model, f"what the hub holds has no {missing}")
     return fetched
+
+
+def kv_bytes_a_token(config: Mapping[str, Any]) -> int | None:
+    """Bytes of KV cache that a token takes in 16 bits, over all layers; None where config.json is silent.
+
+    An upper bound for models that keep less (sliding windows, latent attention).
+    """
+    text = config.get("text_config", config)
+    layers, heads = text.get("num_hidden_layers"), text.get("num_attention_heads")
+    if not layers or not heads:
+        return None
+    size = text.get("head_dim") or text.get("hidden_size", 0) // heads
+    return int(2 * 2 * layers * (text.get("num_key_value_heads") or heads) * size) or None

@@ -63,6 +63,7 @@ class Forecast:
     disk_free: int
     exact: bool
     reply_tokens: str
+    licences: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -189,6 +190,7 @@ class _Played:
             disk_free=_free(self._how.output),
             exact=self._exact,
             reply_tokens="; ".join(dict.fromkeys(tokens.basis for tokens in self._counters.values())),
+            licences=tuple(_licences(self._plan)),
             warnings=tuple(self._warnings(round(disk))),
         )
 
@@ -220,9 +222,33 @@ class _Played:
                 "with expected replies: they will be cut short or be too long. Lower sampling.max_tokens, agents or "
                 "rounds"
             )
+        found += self._small_caches()
         if disk > _free(self._how.output):
             found.append(f"about {disk / 2**20:.0f} MiB are needed in {self._how.output}, and fewer are free")
         return found
+
+    def _small_caches(self) -> list[str]:
+        """A wave is one round of all live debates; what does not fit the KV cache at once waits, or is begun again."""
+        found = []
+        for group in dict.fromkeys(run.engine.group for run in self._todo):
+            runs = [run for run in self._todo if run.engine.group == group]
+            holds = getattr(runs[0].engine.engine, "kv_tokens", None)
+            live = min(self._how.max_live, sum(len(run.task.items) for run in runs))
+            agents = [run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1 for run in runs]
+            wants = round(live * max(agents) * max(totals.longest for totals in (self._totals[r.id] for r in runs)))
+            if holds is not None and wants > holds:
+                found.append(
+                    f"engine {runs[0].engine.choice.name}: a round of {live} live debates wants up to {wants:,} tokens "
+                    f"of KV cache, which holds about {holds:,}: requests will wait for each other. A larger "
+                    "engine.kv_cache_gib is faster; a lower max_live saves pre-emptions"
+                )
+        return found
+
+
+def _licences(plan: Plan) -> list[str]:
+    """The licences of data and models, as far as they are known."""
+    data = {run.cell.task.name: dict(getattr(run.task.task, "source", {})).get("licence") for run in plan.runs}
+    return [f"data of {name}: licence {licence}" for name, licence in data.items() if licence]
 
 
 class _Stores:

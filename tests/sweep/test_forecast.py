@@ -100,3 +100,13 @@ def test_a_large_plan_is_scaled_up_from_some_items_and_says_so(tmp_path: Path, m
     scaled = foretold(overrides)
     assert not scaled.exact
     assert scaled.new == sent(debate_local.run(overrides, multirun=True))
+
+
+def test_a_small_kv_cache_and_the_licence_of_the_data_are_told(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "Ada has 3 pens and buys 4. How many?", "answer": "3+4 #### 7"}\n' * 30)
+    base = [f"task.path={rows}", "task=gsm8k", "engine=vllm", f"output={tmp_path / 'runs'}"]
+    told = foretold([*base, "engine.kv_cache_gib=0.05"])
+    assert any("tokens of KV cache" in warning for warning in told.warnings)
+    assert told.licences == ("data of gsm8k: licence MIT",)
+    assert not any("KV cache" in w for w in foretold([*base, "engine.kv_cache_gib=8", "limit=2"]).warnings)
