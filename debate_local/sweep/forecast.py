@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from debate_local.core.chat import ChatRequest, Completion, Message, request_key
+from debate_local.core.chat import ChatRequest, Completion, EngineFailed, Message, request_key
 from debate_local.core.scheduler import ask_in_turn
 from debate_local.engines.parts import Store
 
@@ -232,7 +232,11 @@ class _Played:
         found = []
         for group in dict.fromkeys(run.engine.group for run in self._todo):
             runs = [run for run in self._todo if run.engine.group == group]
-            holds = getattr(runs[0].engine.engine, "kv_tokens", None)
+            try:
+                holds = getattr(runs[0].engine.engine, "kv_tokens", None)
+            except EngineFailed as error:
+                found.append(f"engine {runs[0].engine.choice.name} would not start now: {error}")
+                continue
             live = min(self._how.max_live, sum(len(run.task.items) for run in runs))
             agents = [run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1 for run in runs]
             wants = round(live * max(agents) * max(totals.longest for totals in (self._totals[r.id] for r in runs)))
