@@ -1,6 +1,8 @@
 """Hydra's side of a sweep: from overrides to checked cells."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,12 +22,35 @@ def compose(overrides: Sequence[str], multirun: bool = False) -> tuple[list[Cell
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     register(overrides)
-    with explained(overrides), initialize_config_dir(str(config_folder().resolve()), version_base=VERSION_BASE):
+    with (
+        explained(overrides),
+        _own_hydra(),
+        initialize_config_dir(str(config_folder().resolve()), version_base=VERSION_BASE),
+    ):
         jobs: Sequence[Sequence[str]] = [overrides]
         if multirun:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             (jobs,) = BasicSweeper.split_arguments(parsed, max_batch_size=None)
         return cells_from(compose_jobs(jobs, lambda job: hydra_compose("config", overrides=list(job))))
+
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextlib.contextmanager
+def _own_hydra() -> Iterator[None]:
+    """Hydra's one global state, for us alone for a moment: the caller may be a Hydra program, or have threads."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    with _ONE_AT_A_TIME:
+        before = GlobalHydra.instance()
+        # Not GlobalHydra(): that is the singleton itself.
+        GlobalHydra.set_instance(object.__new__(GlobalHydra))
+        GlobalHydra.instance().hydra = None
+        try:
+            yield
+        finally:
+            GlobalHydra.set_instance(before)
 
 
 def compose_jobs(jobs: Sequence[Sequence[str]], load: Callable[[Sequence[str]], Any]) -> list[Plain]:

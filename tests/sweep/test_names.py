@@ -127,3 +127,18 @@ def test_cast_members_change_only_what_they_name() -> None:
     assert (first.persona, first.sampling.temperature) == ("", 1.0)
     assert (second.persona, second.sampling.temperature) == ("Be terse, please.", 0.0)
     assert second.sampling.max_tokens == first.sampling.max_tokens
+
+
+def test_composing_works_inside_a_hydra_program_and_in_threads() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hydra import initialize
+    from hydra.core.global_hydra import GlobalHydra
+
+    with initialize(version_base="1.3", config_path=None):
+        cells, _ = compose(["engine=scripted", "protocol.agents=4"])
+        assert cells[0].protocol.options["agents"] == 4
+        assert GlobalHydra.instance().is_initialized()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: compose(["engine=scripted", f"protocol.agents={n}"])[0][0], range(1, 9)))
+    assert [cell.protocol.options["agents"] for cell in found] == list(range(1, 9))
