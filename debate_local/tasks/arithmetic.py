@@ -30,7 +30,7 @@ def arithmetic(
     """
     _check(items, operands, low, high, operators, distinct)
     expressions = [_expression(seed, number, operands, low, high, operators, distinct) for number in range(items)]
-    ids = item_ids([{"expression": text} for text, _ in expressions], ["expression"], "arithmetic")
+    ids = item_ids([{"expression": text} for text, _ in expressions], ["expression"], None)
     return NumberTask(
         name="arithmetic",
         all_items=[

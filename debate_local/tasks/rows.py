@@ -65,10 +65,11 @@ def load_rows(origin: Origin, path: str | None, split: str, revision: str | None
     return rows
 
 
-def item_ids(rows: Sequence[Row], columns: Sequence[str], task: str) -> list[str]:
+def item_ids(rows: Sequence[Row], columns: Sequence[str], task: str | None) -> list[str]:
     """An id a row: a hash of the given columns, 12 hexadecimal digits, so that order and number of rows do not matter.
 
-    Equal rows stay apart: the second is `<hash>-2`, and so on. They are logged.
+    Equal rows stay apart: the second is `<hash>-2`, and so on. They are logged under the task's name; None: repeats are
+    as they should be.
     """
     seen: Counter[str] = Counter()
     ids = []
@@ -76,7 +77,7 @@ def item_ids(rows: Sequence[Row], columns: Sequence[str], task: str) -> list[str
         name = digest([row[column] for column in columns])[:_ID_DIGITS]
         seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    if repeated := len(rows) - len(seen):
+    if task is not None and (repeated := len(rows) - len(seen)):
         _LOG.warning(
             "%s: %d of %d rows repeat an earlier one; they are kept as items of their own", task, repeated, len(rows)
         )

@@ -60,7 +60,7 @@ def main() -> None:
         plan = make_plan(cells)
         plan.runs[0].engine.engine = kept
         kept.batches, kept.generated = [], 0
-        engine.llm.reset_prefix_cache()
+        engine._llm.reset_prefix_cache()
         result = run_plan(plan, how)
         assert not result.problems
         tokens["b"].append(kept.generated)
@@ -71,7 +71,7 @@ def main() -> None:
     recorded = list(kept.batches)
 
     def direct() -> None:
-        engine.llm.reset_prefix_cache()
+        engine._llm.reset_prefix_cache()
         generated = 0
         for batch in recorded:
             conversations = [[{"role": m.role, "content": m.content} for m in r.messages] for r in batch]
@@ -79,7 +79,7 @@ def main() -> None:
                 SamplingParams(temperature=s.temperature, seed=s.seed, max_tokens=s.max_tokens)
                 for s in (request.sampling for request in batch)
             ]
-            outputs = engine.llm.chat(conversations, params, use_tqdm=False)
+            outputs = engine._llm.chat(conversations, params, use_tqdm=False)
             generated += sum(len(output.outputs[0].token_ids) for output in outputs)
         tokens["a"].append(generated)
 
