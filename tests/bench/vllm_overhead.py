@@ -39,9 +39,9 @@ class KeptOpen:
 
 def main() -> None:
     """3 agents x 2 rounds over 32 items: two batches of 96."""
-    from debate_local.engines.vllm import vllm
     from vllm import SamplingParams
 
+    from debate_local.engines.vllm import vllm
     from debate_local.sweep.compose import compose
     from debate_local.sweep.plan import make_plan
     from debate_local.sweep.run import run_plan
