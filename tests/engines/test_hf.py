@@ -136,6 +136,10 @@ engine.close()
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# A minute in all: left out of `make test-fast`.
+pytestmark = pytest.mark.slow
+
+
 def test_identity_knows_what_changes_replies_and_not_what_changes_speed(tiny: Path) -> None:
     def identity(**options: Any) -> Mapping[str, Any]:
         return hf(str(tiny), **options).identity["default"]
