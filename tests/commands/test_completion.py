@@ -20,6 +20,8 @@ from debate_local.sweep import options
 from debate_local.sweep.compose import compose
 from debate_local.sweep.config import PRESET_GROUPS, config_folder
 
+pytestmark = pytest.mark.slow
+
 SHELLS = ("bash", "zsh", "fish")
 
 

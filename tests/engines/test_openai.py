@@ -24,6 +24,8 @@ from debate_local.core.chat import (
 from debate_local.engines.openai import OpenAIEngine, Options, ServerRefused, ServerUnreachable, openai
 from tests.engines.servers import HTML, FakeServer, Reply, listing, nobody, refused, said
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., OpenAIEngine]
 
 

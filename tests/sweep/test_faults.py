@@ -20,6 +20,8 @@ TASK = """
 from debate_local.core.task import Metric, grade_answers
 from debate_local.core.transcript import Answer, Item
 
+pytestmark = pytest.mark.slow
+
 
 class Task:
     name, votable, answer_format = "{name}", True, "Say it."
