@@ -20,7 +20,6 @@ TASK = """
 from debate_local.core.task import Metric, grade_answers
 from debate_local.core.transcript import Answer, Item
 
-pytestmark = pytest.mark.slow
 
 
 class Task:
