@@ -16,6 +16,8 @@ from debate_local.sweep.options import OptionFault
 from debate_local.sweep.store import StoreFault
 from tests.sweep.test_run import BASE, assert_equal_tables, run, sent
 
+pytestmark = pytest.mark.slow
+
 TASK = """
 from debate_local.core.task import Metric, grade_answers
 from debate_local.core.transcript import Answer, Item
