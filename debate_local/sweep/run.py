@@ -27,17 +27,8 @@ from .checks import check_lengths
 from .config import HowToRun
 from .events import EventLog, Listener
 from .plan import Plan, PlannedEngine, PlannedRun
-from .store import (
-    SCHEMA_VERSION,
-    FinishedDebate,
-    RunWriter,
-    Sweep,
-    is_done,
-    load_sweep,
-    locked,
-    refuse_newer,
-    write_json,
-)
+from .store import SCHEMA_VERSION, Sweep, is_done, load_sweep, locked, refuse_newer, write_json
+from .writer import FinishedDebate, RunWriter
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def main(output: str, phase_file: str, seed: int) -> None:
     """Run the sweep with its phases marked."""
     import debate_local
     from debate_local.engines import parts, scripted
-    from debate_local.sweep import store
+    from debate_local.sweep import writer
 
     with Path(phase_file).open("r+b") as file:
         byte = mmap.mmap(file.fileno(), 1)
@@ -42,7 +42,7 @@ def main(output: str, phase_file: str, seed: int) -> None:
 
     scripted.ScriptedEngine.poll = marked(0, scripted.ScriptedEngine.poll)  # type: ignore[method-assign]
     parts._OwnPart.add = marked(1, parts._OwnPart.add)  # type: ignore[method-assign]
-    store._TableWriter._write = marked(2, store._TableWriter._write)  # type: ignore[method-assign]
+    writer._TableWriter._write = marked(2, writer._TableWriter._write)  # type: ignore[method-assign]
     os.replace = marked(3, os.replace)
     # pathlib binds os.replace at each call in 3.11; nothing else needs to be changed for Path.replace.
     debate_local.run([*OVERRIDES, f"output={output}"], multirun=True)
