@@ -117,6 +117,8 @@ class Completion:
     generated) or `error`. clipped: cut by the context, not by max_tokens. neutralised: message contents
     that held template tokens. logprobs: (piece, natural log-probability) a generated token, of the unmodified
     distribution; None when not asked for or not to be had. notes: what the engine had to do to the conversation.
+    stop_reason: the stop string that ended it; "" when the model ended it itself. prompt_hash: of the prompt's token
+    ids; "" where only a server knows them.
     """
 
     text: str
@@ -131,6 +133,8 @@ class Completion:
     clipped: bool = False
     neutralised: int = 0
     notes: tuple[str, ...] = ()
+    stop_reason: str = ""
+    prompt_hash: str = ""
 
     @property
     def failed(self) -> bool:
@@ -243,7 +247,14 @@ def request_key(request: ChatRequest, identity: str) -> str:
 _SAMPLING_FIELDS = tuple(f.name for f in fields(Sampling) if f.name != "seed")
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning", "reflection")
-_TAG = re.compile(rf"<(/?)(?:{'|'.join(REASONING_TAGS)})>", re.IGNORECASE)
+_NAMES = f"(?i:{'|'.join(REASONING_TAGS)})"
+# In this order: tags, of some models with a prefix (Seed-OSS, MiniMax); Mistral; Cohere; Gemma 4.
+_OPENING = rf"<(?:\w+:)?{_NAMES}>|\[THINK\]|<\|START_THINKING\|>|<\|channel>(?:thought\n)?"
+_CLOSING = rf"</(?:\w+:)?{_NAMES}>|\[/THINK\]|<\|END_THINKING\|>|<channel\|>"
+_TAG = re.compile(rf"(?:{_OPENING})|(?P<closing>{_CLOSING})")
+# Cohere puts its reply between marks too.
+_REPLY_MARK = re.compile(r"<\|(?:START|END)_RESPONSE\|>")
+_MARK_TOKEN = re.compile(rf"{_OPENING}|{_CLOSING}|{_REPLY_MARK.pattern}|<\|(?:channel|message)\|>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,24 +265,47 @@ class SplitReply:
     reasoning: str
 
 
+def marks_reasoning(token: str) -> bool:
+    """True for a token that `split_reasoning` goes by: an engine must not leave it out of `raw`."""
+    return _MARK_TOKEN.fullmatch(token) is not None
+
+
 def split_reasoning(raw: str, opened: bool = False) -> SplitReply:
     """Tell a reply from its reasoning.
 
     Closed blocks are taken out wherever they stand. A closing tag without an opening one ends reasoning that the
-    chat template had opened. A block that is never closed leaves no text: the thought was cut off.
+    chat template had opened. A block that is never closed leaves no text: the thought was cut off. The channels of
+    gpt-oss are read with their tokens and without.
     opened: the prompt itself ended inside a reasoning block.
     """
+    channels = _split_channels(raw, opened)
+    if channels is None:
+        return _split_tags(raw, opened)
+    tags = _split_tags(channels.text, False)
+    return SplitReply(tags.text, "\n".join(filter(None, (channels.reasoning, tags.reasoning))))
+
+
+def opens_reasoning(prompt: str) -> bool:
+    """True when a prompt, of which the last few tokens will do, ends inside a reasoning block."""
+    turn = prompt.rpartition("<|start|>")[2]
+    return not split_reasoning(f"{turn}word").text
+
+
+def _split_tags(raw: str, opened: bool) -> SplitReply:
+    raw = _REPLY_MARK.sub("", raw)
     texts: list[str] = []
     thoughts: list[str] = []
     inside, start = opened, 0
     for tag in _TAG.finditer(raw):
+        if inside and not tag["closing"]:
+            continue
         piece = raw[start : tag.start()]
-        if tag[1]:
+        if tag["closing"]:
             # With nothing open, all that came before was reasoning that the template had opened.
             thoughts.append(piece if inside else "".join([*texts, piece]))
             texts = texts if inside else []
             inside, start = False, tag.end()
-        elif not inside:
+        else:
             texts.append(piece)
             inside, start = True, tag.end()
     if inside:
@@ -281,6 +315,50 @@ def split_reasoning(raw: str, opened: bool = False) -> SplitReply:
     else:
         texts.append(raw[start:])
     return SplitReply("".join(texts).strip(), "\n".join(t.strip() for t in thoughts if t.strip()))
+
+
+# gpt-oss: <|start|>ROLE<|channel|>CHANNEL<|message|>CONTENT<|end|>, the first <|start|>assistant in the prompt.
+_HEADER = (
+    r"(?:(?:<\|start\|>|\A(?=\s*(?:assistant\b|to=)))(?P<role>[^<]*))?"
+    r"(?:<\|channel\|>(?P<channel>[^<]*))?(?:<\|constrain\|>[^<]*)?<\|message\|>"
+)
+_MESSAGE_MARK = re.compile(rf"(?P<header>{_HEADER})|<\|(?:end|return|call)\|>")
+_INVENTED_TURN = re.compile(r"<\|start\|>(?:user|system|developer)\b.*", re.DOTALL)
+_CUT_HEADER = re.compile(r"<\|(?:start|channel)\|>[^<]*(?:<\|(?:channel|constrain)\|>[^<]*)*\Z")
+# The same when decoding left the tokens out: "analysisWe need to ...assistantfinalThe answer is ...".
+_BARE_THOUGHT = re.compile(r"analysis(?=[A-Z][\w']*,? +[\w(\"'])")
+_BARE_HEADER = re.compile(r"(?:\A|assistant)(analysis|commentary(?: to=[\w.]+)?|(?<=assistant)final)")
+
+
+def _split_channels(raw: str, opened: bool) -> SplitReply | None:
+    """The split of a reply in the channels of gpt-oss; None of any other reply.
+
+    What is told to nobody (the channel `analysis`, calls of tools) is reasoning. What it invents for others to say
+    is neither.
+    """
+    begun = opened or raw.startswith("analysis")
+    if _BARE_THOUGHT.match(raw) or (begun and "assistantfinal" in raw):
+        raw = _BARE_HEADER.sub(r"<|end|><|start|>assistant<|channel|>\1<|message|>", raw)
+    if "<|message|>" not in raw and not raw.startswith(("<|start|>", "<|channel|>")):
+        return None
+    raw = _INVENTED_TURN.sub("", raw)
+    texts: list[str] = []
+    thoughts: list[str] = []
+    others: list[str] = []
+    into, start = thoughts if opened else texts, 0
+    for mark in _MESSAGE_MARK.finditer(raw):
+        into.append(raw[start : mark.start()])
+        start, into = mark.end(), others
+        role, _, recipient = (mark["role"] or "").partition("to=")
+        if mark["header"] and role.strip() in ("", "assistant"):
+            channel = mark["channel"] or ""
+            hidden = recipient or "to=" in channel or channel.strip() == "analysis"
+            into = thoughts if hidden else texts
+    into.append(_CUT_HEADER.sub("", raw[start:]))
+    if into is thoughts:
+        texts = []
+    text, reasoning = ("\n".join(p.strip() for p in pieces if p.strip()) for pieces in (texts, thoughts))
+    return SplitReply(text, reasoning)
 
 
 def with_seed(sampling: Sampling, seed: int) -> Sampling:

@@ -1,7 +1,7 @@
 """What a protocol is to the rest: a function from an item to a debate, and the facts that plans and controls need."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from .prompts import check
@@ -15,13 +15,22 @@ class ProtocolFunction(Protocol):
     def __call__(self, item: Item, setting: Setting, **options: Any) -> Debate: ...
 
 
+def _nothing(**options: Any) -> Mapping[str, Any]:
+    """A protocol whose first prompts hold nothing but the question."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class ProtocolFacts:
     """calls: how many requests one debate makes at most, from its options. agents: how many independent round-0
     answers it has, None when it has none (MAD). controls: False for protocols that are themselves controls.
     templates: the default wording. names: the values that each template may use, beside `answer_format`.
-    check: raises ValueError for options that cannot be. reflect: from its options to those of its `reflect` control
-    (the same agents and rounds, nobody hears anybody), None where that would be the same; None: there is no such thing.
+    check: raises ValueError for options that cannot be. suits: the same for options that cannot be with a setting (its
+    task, its cast); it is given the setting and the options. voters: how many debaters' answers are decided on at the
+    end; None: nobody has said. alone: from its options to those that `single` and `self_consistency` need to ask the
+    same first prompts. reflect: from its options to those of its `reflect` control (the same agents and rounds, nobody
+    hears anybody), None where that would be the same; None: there is no such thing. variants: further controls that are
+    this protocol with other options, by name, each None where it would be the same.
     """
 
     calls: Callable[..., int]
@@ -31,6 +40,10 @@ class ProtocolFacts:
     controls: bool = True
     check: Callable[..., None] | None = None
     reflect: Callable[..., Mapping[str, Any] | None] | None = None
+    suits: Callable[..., None] | None = None
+    voters: Callable[..., int] | None = None
+    alone: Callable[..., Mapping[str, Any]] = _nothing
+    variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] = field(default_factory=dict)
 
     def checked_templates(self, overrides: Mapping[str, str]) -> dict[str, str]:
         """The default templates with overrides; raises ValueError for an unknown template or name in one."""
@@ -55,24 +68,40 @@ def protocol(
     controls: bool = True,
     check: Callable[..., None] | None = None,
     reflect: Callable[..., Mapping[str, Any] | None] | None = None,
+    suits: Callable[..., None] | None = None,
+    voters: Callable[..., int] | None = None,
+    alone: Callable[..., Mapping[str, Any]] = _nothing,
+    variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] | None = None,
 ) -> Callable[[_F], _F]:
     """Attach a protocol's facts to its function. templates: name -> (text, the names it may use, parted by blanks)."""
-    given = templates or {}
+    texts, names = parted(templates or {})
     facts = ProtocolFacts(
         calls=calls,
         agents=agents,
-        templates={name: text for name, (text, _) in given.items()},
-        names={name: frozenset(names.split()) for name, (_, names) in given.items()},
+        templates=texts,
+        names=names,
         controls=controls,
         check=check,
         reflect=reflect,
+        suits=suits,
+        voters=voters or agents,
+        alone=alone,
+        variants=variants or {},
     )
 
-    def attach(function: _F) -> _F:
-        setattr(function, _FACTS, facts)
-        return function
+    return lambda function: attach(function, facts)
 
-    return attach
+
+def parted(templates: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """The texts of templates by name, and the names that each may use."""
+    texts = {name: text for name, (text, _) in templates.items()}
+    return texts, {name: frozenset(names.split()) for name, (_, names) in templates.items()}
+
+
+def attach(function: _F, facts: ProtocolFacts) -> _F:
+    """The function, which has these facts."""
+    setattr(function, _FACTS, facts)
+    return function
 
 
 def facts_of(function: Callable[..., Debate]) -> ProtocolFacts:

@@ -1,7 +1,7 @@
 """What a task is to the core: it asks, reads and grades. Its files live in `debate_local/tasks/`."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from .chat import ChatRequest, Completion
@@ -40,7 +40,11 @@ class Task(Protocol):
 
     answer_format is the sentence that asks for a format; `ask` ends with it and later rounds repeat it. `read` reads
     one reply, once; equal `key` = same vote; it never guesses. `grade` usually yields nothing. votable is False where
-    answers cannot be compared. `score` grades one answer against the gold: 1.0 is right.
+    answers cannot be compared. `score` grades one answer against the item's golds: 1.0 is right.
+
+    A task may have more: `source`, what run.json says of where its rows come from; `oddities`, what is wrong with them
+    (`tasks/hygiene.py`); and `prefetch(text, item)`, called as replies arrive, which begins the slow part of reading
+    one without waiting for it.
     """
 
     name: str
@@ -59,6 +63,15 @@ class Task(Protocol):
     def score(self, answer: Answer, item: Item) -> float: ...
 
     def grade(self, transcript: Transcript, item: Item) -> Grading: ...
+
+
+def trapped(task: Task, answer: Answer, item: Item) -> bool | None:
+    """Is the answer the item's tempting wrong one, by the rules that golds are held to? None where it has none."""
+    if not item.trap:
+        return None
+    if answer.missing or task.score(answer, item) == 1.0:
+        return False
+    return task.score(answer, replace(item, target=item.trap[0], also=item.trap[1:])) == 1.0
 
 
 def grade_answers(transcript: Transcript, item: Item, score: Callable[[Answer, Item], float]) -> Grading:

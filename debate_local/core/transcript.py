@@ -4,22 +4,42 @@ A debate is a generator (`Debate`): it yields lists of requests that may run now
 completions in the order of the list, and returns its transcript. It performs no I/O and draws no random numbers.
 """
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator
+from dataclasses import dataclass
 
 from .chat import ChatRequest, Completion
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """A text that may be shown beside a question. source: who says so. correct: None when nobody has said."""
+
+    id: str
+    source: str
+    text: str
+    correct: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
-    """One question of a task. id: the source's own, or a hash of the row; never a position. target: the gold answer."""
+    """One question of a task.
+
+    id: the source's own, or a hash of the row; never a position. question: with its options, as it is put to a model.
+    target: the gold answer. choices: the texts of options A, B, ... also: further golds, as right as the target. trap:
+    wrong answers that tempt, in the form of a target. group: the subject or subset. suspect: why the gold is doubted,
+    "" when it is not. explanation: a person's explanation of the gold.
+    """
 
     id: str
     question: str
     target: str
     choices: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    trap: tuple[str, ...] = ()
+    group: str = ""
+    suspect: str = ""
+    explanation: str = ""
+    evidence: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +67,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One agent's speech in one round. heard: the (agent, round) pairs of others whose text was in its prompt."""
+    """One agent's speech in one round.
+
+    heard: the (agent, round) pairs of others whose text, or what stands for it (an answer, a summary), was in its
+    prompt. role: `debater`, or what a helper is (judge, summariser, ...); agent is -1 for one that is nobody of the
+    cast. step: a further request of a turn. confidence: what it states of itself, None when that was not asked for.
+    """
 
     agent: int
     round: int
@@ -57,15 +82,16 @@ class Turn:
     heard: tuple[tuple[int, int], ...] = ()
     role: str = "debater"
     step: str = ""
+    confidence: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """How answers became one.
 
-    answers: usually one; with rule `each` there are several, every one is scored, and score and cost are
-    their means. counts: votes by key, most first. tied: the keys that shared the top count. eligible: who could
-    vote; received: who gave an answer.
+    answers: usually one; with the rules `each` and `none` there are several, every one is scored, and the score is
+    their mean (so is the cost with `each`: they need not have known of each other). counts: votes by key, most first.
+    tied: the keys that shared the top count. eligible: who could vote; received: whose votes counted.
     """
 
     rule: str
@@ -83,7 +109,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All turns of one debate, in order of round, then agent, then step, and what was decided."""
+    """All turns of one debate, in order of round, then agent (a summary before the turn that reads it), and what was
+    decided; the turns of a decision that asks stand last."""
 
     item_id: str
     turns: tuple[Turn, ...]

@@ -5,23 +5,50 @@ earliest sample. With more samples than members, the cast is repeated in order.
 Calls: samples.
 """
 
-from debate_local.core.chat import Message
+from debate_local.core.opening import (
+    OPENING_TEMPLATES,
+    Confidence,
+    Opening,
+    Shown,
+    asking,
+    check_evidence,
+    check_opening,
+    independent,
+)
 from debate_local.core.protocol import protocol
 from debate_local.core.setting import Setting
 from debate_local.core.transcript import Debate, Item, Transcript
 from debate_local.core.voting import majority
 
 
-def _check(samples: int, **_: object) -> None:
+def _check(samples: int, evidence: str, evidence_parts: int | None, **_: object) -> None:
     if samples < 1:
         raise ValueError(f"protocol.samples must be at least 1, got {samples}")
+    check_opening(evidence, evidence_parts)
 
 
-@protocol(calls=lambda samples, **_: samples, agents=lambda samples, **_: samples, controls=False, check=_check)
-def self_consistency(item: Item, setting: Setting, *, samples: int = 3) -> Debate:
-    """samples: how many independent answers are voted on."""
-    messages = [Message("user", setting.task.ask(item))]
-    requests = [setting.request(item, agent, 0, messages) for agent in range(samples)]
-    completions = yield requests
-    turns = tuple(setting.turn(item, agent, 0, requests[agent], completions[agent]) for agent in range(samples))
-    return Transcript(item.id, turns, majority([turn.answer for turn in turns]))
+@protocol(
+    calls=lambda samples, **_: samples,
+    agents=lambda samples, **_: samples,
+    templates=OPENING_TEMPLATES,
+    controls=False,
+    check=_check,
+    suits=check_evidence,
+)
+def self_consistency(
+    item: Item,
+    setting: Setting,
+    *,
+    samples: int = 3,
+    cot: bool = False,
+    confidence: Confidence = "none",
+    evidence: Shown = "none",
+    evidence_parts: int | None = None,
+) -> Debate:
+    """samples: how many independent answers are voted on.
+
+    cot: asked to think step by step. confidence: asked how sure it is, too. evidence, evidence_parts: which of the
+    item's evidence is shown, and in how many parts it is dealt out (null: everybody reads all). See core/opening.py.
+    """
+    turns = yield from independent(item, asking(setting, confidence), Opening(cot, evidence, evidence_parts), samples)
+    return Transcript(item.id, tuple(turns), majority([turn.answer for turn in turns]))

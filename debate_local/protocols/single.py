@@ -5,23 +5,50 @@ sample's and costs no further call.
 Calls: agents (counted as one: the mean over the agents).
 """
 
-from debate_local.core.chat import Message
+from debate_local.core.opening import (
+    OPENING_TEMPLATES,
+    Confidence,
+    Opening,
+    Shown,
+    asking,
+    check_evidence,
+    check_opening,
+    independent,
+)
 from debate_local.core.protocol import protocol
 from debate_local.core.setting import Setting
 from debate_local.core.transcript import Debate, Item, Transcript
 from debate_local.core.voting import each
 
 
-def _check(agents: int, **_: object) -> None:
+def _check(agents: int, evidence: str, evidence_parts: int | None, **_: object) -> None:
     if agents < 1:
         raise ValueError(f"protocol.agents must be at least 1, got {agents}")
+    check_opening(evidence, evidence_parts)
 
 
-@protocol(calls=lambda agents, **_: agents, agents=lambda agents, **_: agents, controls=False, check=_check)
-def single(item: Item, setting: Setting, *, agents: int = 1) -> Debate:
-    """agents: over how many independent answers the mean is taken."""
-    messages = [Message("user", setting.task.ask(item))]
-    requests = [setting.request(item, agent, 0, messages) for agent in range(agents)]
-    completions = yield requests
-    turns = tuple(setting.turn(item, agent, 0, requests[agent], completions[agent]) for agent in range(agents))
-    return Transcript(item.id, turns, each([turn.answer for turn in turns]))
+@protocol(
+    calls=lambda agents, **_: agents,
+    agents=lambda agents, **_: agents,
+    templates=OPENING_TEMPLATES,
+    controls=False,
+    check=_check,
+    suits=check_evidence,
+)
+def single(
+    item: Item,
+    setting: Setting,
+    *,
+    agents: int = 1,
+    cot: bool = False,
+    confidence: Confidence = "none",
+    evidence: Shown = "none",
+    evidence_parts: int | None = None,
+) -> Debate:
+    """agents: over how many independent answers the mean is taken.
+
+    cot: asked to think step by step. confidence: asked how sure it is, too. evidence, evidence_parts: which of the
+    item's evidence is shown, and in how many parts it is dealt out (null: everybody reads all). See core/opening.py.
+    """
+    turns = yield from independent(item, asking(setting, confidence), Opening(cot, evidence, evidence_parts), agents)
+    return Transcript(item.id, tuple(turns), each([turn.answer for turn in turns]))

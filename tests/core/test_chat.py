@@ -15,6 +15,8 @@ from debate_local.core.chat import (
     SplitReply,
     derive_seed,
     digest,
+    marks_reasoning,
+    opens_reasoning,
     request_key,
     split_reasoning,
     with_seed,
@@ -91,6 +93,7 @@ def test_the_key_and_the_seed_are_the_same_in_every_version() -> None:
     assert derive_seed(0, "gsm8k-1", 2, 1) == 755326299
 
 
+@pytest.mark.hazard("B03")
 def test_a_seed_has_31_bits_and_differs_by_everything_that_it_knows() -> None:
     seeds = {
         derive_seed(seed, item, agent, round, step)
@@ -126,8 +129,9 @@ def test_sampling_that_cannot_be_is_refused_by_name_and_value(field: str, value:
         Sampling(**{field: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.hazard("A45")
 def test_a_stop_that_is_one_string_is_refused() -> None:
-    # Hazard A45: it would stop at every single letter of it.
+    # It would stop at every single letter of it.
     with pytest.raises(ValueError, match="must be a list of strings"):
         Sampling(stop="Question")  # type: ignore[arg-type]
 
@@ -151,6 +155,8 @@ COMPLETIONS = st.builds(
     clipped=st.booleans(),
     neutralised=st.integers(0, 9),
     notes=st.lists(ANY_TEXT).map(tuple),
+    stop_reason=ANY_TEXT,
+    prompt_hash=ANY_TEXT,
 )
 
 
@@ -171,19 +177,20 @@ def test_only_an_engine_error_counts_as_failed() -> None:
     assert not Completion("cut of", finish_reason="length").failed
 
 
+@pytest.mark.hazard("A15", "A16")
 @pytest.mark.parametrize(
     ("raw", "text", "reasoning"),
     [
         ("The answer is 24.", "The answer is 24.", ""),
         ("if 2 < 3 then <b>yes</b>", "if 2 < 3 then <b>yes</b>", ""),
-        # Hazard A15: the answer within the reasoning is not the reply's; the opening tag may be the template's.
+        # The answer within the reasoning is not the reply's; the opening tag may be the template's.
         ("<think>42?</think> The answer is 24.", "The answer is 24.", "42?"),
         ("is it 42?\n</think>\nD", "D", "is it 42?"),
         ("<think>\n\n</think>\n\nD", "D", ""),
         ("<THINK>42?</THINK>24", "24", "42?"),
         ("<thinking>42?</thinking>24", "24", "42?"),
         ("<reasoning>42?</reasoning>24", "24", "42?"),
-        # Hazard A16: a thought that was cut off is no reply.
+        # A thought that was cut off is no reply.
         ("<think>so 35, then", "", "so 35, then"),
         ("<think>", "", ""),
         ("The answer is 5. <think>or is it 7", "", "or is it 7"),
@@ -193,6 +200,15 @@ def test_only_an_engine_error_counts_as_failed() -> None:
         ("a</think>b</think>24", "24", "a\nb"),
         ("<think>a <think>b</think> c</think>24", "24", "a <think>b\nc"),
         ("<think>a</thinking>24", "24", "a"),
+        # Mistral, Seed-OSS, Cohere, Gemma 4.
+        ("[THINK]42?[/THINK]24", "24", "42?"),
+        ("42?[/THINK]24", "24", "42?"),
+        ("[THINK]so 35, then", "", "so 35, then"),
+        ("<seed:think>42?</seed:think>24", "24", "42?"),
+        ("<|START_THINKING|>42?<|END_THINKING|><|START_RESPONSE|>24<|END_RESPONSE|>", "24", "42?"),
+        ("<|channel>thought\n42?<channel|>24", "24", "42?"),
+        ("<|START_RESPONSE|>24<|END_RESPONSE|>", "24", ""),
+        ("I [think] so, [INST]", "I [think] so, [INST]", ""),
         ("", "", ""),
     ],
 )
@@ -202,10 +218,56 @@ def test_reasoning_is_told_from_the_reply(raw: str, text: str, reasoning: str) -
     assert split.reasoning == reasoning
 
 
+ANALYSIS = "<|channel|>analysis<|message|>"
+FINAL = "<|start|>assistant<|channel|>final<|message|>"
+COMMENTARY = "<|start|>assistant<|channel|>commentary<|message|>"
+
+
+@pytest.mark.hazard("A16", "A17")
+@pytest.mark.parametrize(
+    ("raw", "text", "reasoning"),
+    [
+        (f"{ANALYSIS}42?<|end|>{FINAL}24<|return|>", "24", "42?"),
+        # Whatever ends a reply is not in what engines hand out.
+        (f"{ANALYSIS}42?<|end|>{FINAL}24", "24", "42?"),
+        ("<|channel|>final<|message|>24", "24", ""),
+        (f"{ANALYSIS}a<|end|><|start|>assistant{ANALYSIS}b<|end|>{FINAL}24", "24", "a\nb"),
+        (f"{ANALYSIS}if 2 < 3, [/INST]<|end|>{FINAL}so 2 < 3", "so 2 < 3", "if 2 < 3, [/INST]"),
+        ("<|channel|>final <|constrain|>json<|message|>{}", "{}", ""),
+        # A thought that was cut off, within it or within the header that follows.
+        (f"{ANALYSIS}so 35, then", "", "so 35, then"),
+        (f"{ANALYSIS}42?<|end|>", "", "42?"),
+        (f"{ANALYSIS}42?<|end|><|start|>assistant<|channel|>fi", "", "42?"),
+        ("<|channel|>anal", "", ""),
+        (f"{ANALYSIS}a<|end|>{COMMENTARY}I look it up.<|end|><|start|>assistant{ANALYSIS}or", "", "a\nor"),
+        # What is said to the reader counts, what is said to a tool does not, nor what a tool is made to say.
+        (f"{ANALYSIS}a<|end|>{COMMENTARY}I add.<|end|>{FINAL}24", "I add.\n24", "a"),
+        ("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "", "{}"),
+        (" to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "", "{}"),
+        (f"<|start|>functions.f to=assistant<|channel|>commentary<|message|>7<|end|>{FINAL}24", "24", ""),
+        # An invented next turn.
+        (f"{FINAL}5<|end|><|start|>user<|message|>And?<|end|>{FINAL}14", "5", ""),
+        # The tokens left out by decoding.
+        ("analysisWe need 42?assistantfinal24", "24", "We need 42?"),
+        ("analysis42?assistantanalysisMoreassistantcommentary to=functions.f{}assistantfinal24", "24", "42?\nMore\n{}"),
+        ("analysisWe need to add", "", "We need to add"),
+        ("analysis of the sum: 24", "analysis of the sum: 24", ""),
+        ("analysisResult = 24", "analysisResult = 24", ""),
+        # A tag is one in any channel.
+        (f"{FINAL}<think>42?</think>24", "24", "42?"),
+    ],
+)
+def test_channels_of_gpt_oss_are_told_apart(raw: str, text: str, reasoning: str) -> None:
+    assert split_reasoning(raw) == SplitReply(text, reasoning)
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
         ("still thinking about 35", ""),
+        (f"42?<|end|>{FINAL}24", "24"),
+        ("42?assistantfinal24", "24"),
+        ("42?[/THINK]24", "24"),
         ("42?</think>24", "24"),
         ("<think>42?</think>24", "24"),
         ("", ""),
@@ -215,14 +277,64 @@ def test_a_prompt_that_ends_inside_reasoning_makes_unclosed_text_reasoning(raw: 
     assert split_reasoning(raw, opened=True).text == text
 
 
-@given(ANY_TEXT.filter(lambda text: "<" not in text))
+@pytest.mark.parametrize(
+    ("tokens", "marks"),
+    [
+        (
+            "<think> </THINKING> [THINK] [/THINK] <|channel|> <|message|> <|START_RESPONSE|> <channel|> </seed:think>",
+            True,
+        ),
+        ("<|im_start|> <|end|> [INST] <b> think <|endoftext|> <tool_call>", False),
+    ],
+)
+def test_tokens_that_mark_reasoning_are_known_to_engines(tokens: str, marks: bool) -> None:
+    assert [marks_reasoning(token) for token in tokens.split()] == [marks] * len(tokens.split())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opens"),
+    [
+        ("How many?<|im_end|>\n<|im_start|>assistant\n<think>\n", True),
+        ("How many?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("How many?[/INST][THINK]", True),
+        ("How many?[/INST]", False),
+        ("<|start|>user<|message|>How many?<|end|><|start|>assistant", False),
+        ("<|message|>How many?<|end|><|start|>assistant<|channel|>analysis<|message|>", True),
+        ("<|message|>How many?<|end|><|start|>assistant<|channel|>final<|message|>", False),
+    ],
+)
+def test_a_prompt_that_opens_reasoning_is_known_by_its_end(prompt: str, opens: bool) -> None:
+    assert opens_reasoning(prompt) == opens
+
+
+@given(ANY_TEXT.filter(lambda text: "<" not in text and "[" not in text and not text.startswith("analysis")))
 @settings(deadline=None)
 def test_text_without_tags_is_left_alone(text: str) -> None:
     assert split_reasoning(text) == SplitReply(text, "")
 
 
-@given(st.lists(st.sampled_from(["<think>", "</think>", "<reasoning>", "</reasoning>", "a", " ", "\n"])).map("".join))
+TAGS = ["<think>", "</think>", "<reasoning>", "</reasoning>", "[THINK]", "[/THINK]"]
+
+
+@given(st.lists(st.sampled_from([*TAGS, "a", " ", "\n"])).map("".join), st.booleans())
 @settings(deadline=None)
-def test_no_tag_is_ever_left_in_a_reply(raw: str) -> None:
-    text = split_reasoning(raw).text
-    assert not any(tag in text for tag in ("<think>", "</think>", "<reasoning>", "</reasoning>"))
+def test_no_tag_is_ever_left_in_a_reply(raw: str, opened: bool) -> None:
+    text = split_reasoning(raw, opened).text
+    assert not any(tag in text for tag in TAGS)
+
+
+@given(
+    st.lists(st.sampled_from([ANALYSIS, FINAL, "<|end|>", "<|return|>", "<|start|>assistant", *TAGS, "a", "\n"])),
+    st.booleans(),
+)
+@settings(deadline=None)
+def test_no_mark_of_a_channel_is_ever_left_in_a_reply(pieces: list[str], opened: bool) -> None:
+    text = split_reasoning(ANALYSIS + "".join(pieces), opened).text
+    assert not any(mark in text for mark in (*TAGS, "<|channel|>", "<|message|>", "<|end|>", "analysis", "final"))
+
+
+@given(st.lists(st.sampled_from(["a", "b", " <", "[", "1", "\n"]), min_size=1).map("".join), st.booleans())
+@settings(deadline=None)
+def test_a_channels_split_does_not_depend_on_who_wrote_its_first_header(thought: str, opened: bool) -> None:
+    raw = f"{thought}<|end|>{FINAL}24"
+    assert split_reasoning(raw if opened else ANALYSIS + raw, opened) == SplitReply("24", thought.strip())

@@ -71,7 +71,7 @@ def test_overrides_replace_a_protocols_templates_and_unknown_ones_are_refused() 
     templates = facts.checked_templates({"verify": "Again: {{ question }}"})
     assert templates["verify"] == "Again: {{ question }}"
     assert templates["debate"] == facts.templates["debate"]
-    with pytest.raises(ValueError, match="no template is called verfy; this protocol's templates: debate, verify"):
+    with pytest.raises(ValueError, match=r"no template is called verfy; this protocol's templates: .*debate, .*verify"):
         facts.checked_templates({"verfy": ""})
     with pytest.raises(TemplateFault, match="peers"):
         facts.checked_templates({"verify": "{{ peers }}"})

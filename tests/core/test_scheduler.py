@@ -29,6 +29,7 @@ def expected(name: str, rounds: int = 2, width: int = 2) -> list[str]:
     return [f"re: {name}.{round}.{place}" for round in range(rounds) for place in range(width)]
 
 
+@pytest.mark.hazard("B06")
 @SCHEDULES
 @pytest.mark.parametrize("max_live", [1, 3, 100])
 def test_outcomes_come_in_input_order_and_replies_in_asking_order(schedule: str, max_live: int) -> None:
