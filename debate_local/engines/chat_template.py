@@ -6,6 +6,7 @@ by a word joiner (U+2060) before the template sees it; prefills and templates ar
 Knows tokenizers of transformers; refuses to know engines and weights.
 """
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from debate_local.core.chat import ChatRequest, Message, Sampling, split_reasoning
+from debate_local.core.chat import ChatRequest, Message, Sampling, digest, marks_reasoning, opens_reasoning
 
 WORD_JOINER = "\u2060"
 SYSTEM_MERGED = "system message merged into the first user turn"
@@ -36,6 +37,11 @@ class Rendered:
     notes: tuple[str, ...] = ()
     opened_reasoning: bool = False
 
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits: equal prompts have equal ones, whichever engine rendered them."""
+        return digest(self.token_ids)[:16]
+
 
 class ChatTemplate:
     """A tokenizer with its chat template, or with another one.
@@ -44,9 +50,13 @@ class ChatTemplate:
     """
 
     def __init__(self, tokenizer: Any, template: str | None = None) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._template = template
-        if template is None and not getattr(tokenizer, "chat_template", None):
+        # Mistral's own tokenizer (tekken.json) comes with a rendering that is no template.
+        self._renders_itself = type(tokenizer).__name__ == "MistralCommonBackend"
+        if self._renders_itself and template is not None:
+            raise CannotRender("the model's tokenizer renders conversations itself; leave engine.chat_template out")
+        if template is None and not self._renders_itself and not getattr(tokenizer, "chat_template", None):
             raise CannotRender(
                 "the model's tokenizer has no chat template, as is usual for base models; give one with"
                 " engine.chat_template= (a template's text, or the path of a .jinja file), or use an instruct model"
@@ -55,11 +65,18 @@ class ChatTemplate:
 
     @classmethod
     def load(cls, folder: str, template: str | None = None, trust_remote_code: bool = False) -> "ChatTemplate":
-        """The tokenizer in a model's folder. template: a template's text, or the path of a file with one."""
+        """With the tokenizer in a model's folder. Raises CannotRender when there is none that can be loaded."""
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        return cls(tokenizer, None if template is None else read_template(template))
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        except Exception as error:
+            # A missing or broken tokenizer raises many kinds of exception.
+            raise CannotRender(
+                f"there is no tokenizer that transformers can load in {folder}: put the model's tokenizer files"
+                f" (tokenizer.json, tokenizer_config.json) there ({type(error).__name__}: {error})"
+            ) from error
+        return cls(tokenizer, template)
 
     def render(self, request: ChatRequest) -> Rendered:
         """The prompt of one request. Raises CannotRender, and nothing else."""
@@ -85,8 +102,8 @@ class ChatTemplate:
 
     @cached_property
     def reasoning_is_special(self) -> bool:
-        """True when reasoning tags are special tokens, which decoding leaves out unless it is told not to."""
-        return any(_REASONING.fullmatch(token) for token in self._tokenizer.all_special_tokens)
+        """True when reasoning is marked by special tokens, which decoding leaves out unless it is told not to."""
+        return any(token.special and marks_reasoning(token.text) for token in _added_tokens(self.tokenizer))
 
     def neutralise(self, text: str) -> tuple[str, bool]:
         """The text with every control token in it broken up, and whether there was one."""
@@ -120,19 +137,21 @@ class ChatTemplate:
             ids = self._apply(probe, ChatRequest("", "", (), Sampling()))
         except Exception:
             return False  # a refusal: `render` sees it and merges
-        return "xylophone" not in self._tokenizer.decode(ids)
+        return "xylophone" not in self.tokenizer.decode(ids)
 
     def _apply(self, messages: Sequence[Message], request: ChatRequest) -> list[int]:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         if request.prefill:
             turns.append({"role": "assistant", "content": request.prefill})
-        ids: list[int] = self._tokenizer.apply_chat_template(
+        ids: list[int] = self.tokenizer.apply_chat_template(
             turns,
             chat_template=self._template,
             tokenize=True,
             return_dict=False,
             add_generation_prompt=not request.prefill,
             continue_final_message=bool(request.prefill),
+            # Whether the prompt fits is asked elsewhere; a warning would only reach the terminal.
+            tokenizer_kwargs={"verbose": False},
             **request.template_args,
         )
         return ids
@@ -141,7 +160,8 @@ class ChatTemplate:
         """A note for each template argument that the template does not know: it would be ignored without a word."""
         if not request.template_args:
             return []
-        text = self._template or str(self._tokenizer.chat_template)
+        own = inspect.signature(self.tokenizer.apply_chat_template).parameters if self._renders_itself else ()
+        text = self._template or " ".join(own) or str(self.tokenizer.chat_template)
         return [
             f"the chat template knows no {name}; ignored"
             for name in sorted(request.template_args)
@@ -149,8 +169,7 @@ class ChatTemplate:
         ]
 
     def _ends_in_reasoning(self, ids: list[int]) -> bool:
-        # Core's own rule decides: would a first word of the reply be reasoning?
-        return not split_reasoning(self._tokenizer.decode(ids[-_TAIL:]) + "word").text
+        return opens_reasoning(self.tokenizer.decode(ids[-_TAIL:]))
 
 
 _TAIL = 16
@@ -198,7 +217,6 @@ def merge_system(messages: Sequence[Message]) -> list[Message]:
 
 # What could be taken for a control token
 
-_REASONING = re.compile(r"</?(?:think|thinking|thought|reasoning|reflection)>|\[/?THINK\]", re.IGNORECASE)
 # By first character, what follows it. Families, in order: ChatML, Llama 3, Qwen, Phi, gpt-oss and many more; DeepSeek;
 # Gemma 4; Gemma; Llama 2; reasoning and tool tags. Mistral; GLM.
 _FAMILIES = {
@@ -208,7 +226,7 @@ _FAMILIES = {
         r"\|[\w\"]{1,32}>|\w{1,32}\|>",
         r"(?:start|end)_of_turn>|bos>|eos>|pad>|unk>",
         r"/?s>|</?SYS>>",
-        r"(?i:/?(?:think|thinking|thought|reasoning|reflection|tool_call|tool_response|tools)>)",
+        r"(?i:/?(?:\w{1,16}:)?(?:think|thinking|thought|reasoning|reflection|tool_call|tool_response|tools)>)",
     ),
     "[": (
         r"/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|THINK)\]",
@@ -224,7 +242,10 @@ class _Added:
 
 
 def _added_tokens(tokenizer: Any) -> list[_Added]:
-    added = [_Added(token.content, token.special) for token in tokenizer.added_tokens_decoder.values()]
+    try:
+        added = [_Added(token.content, token.special) for token in tokenizer.added_tokens_decoder.values()]
+    except (AttributeError, NotImplementedError):
+        added = []  # Mistral's own tokenizer has special ones only
     return added + [_Added(token, True) for token in tokenizer.all_special_tokens]
 
 

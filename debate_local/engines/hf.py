@@ -12,19 +12,16 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message, split_reasoning
-from debate_local.engines.chat_template import CannotRender, ChatTemplate, Rendered, read_template
+from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message
+from debate_local.engines.chat_template import CannotRender, ChatTemplate
 from debate_local.engines.hf_batch import Batch, Detokeniser, Reply
 from debate_local.engines.hf_sampling import Chooser, stated
 from debate_local.engines.hf_start import (
-    GIB,
-    NO_LOG,
     LoadFailed,
     Options,
     Room,
@@ -38,8 +35,9 @@ from debate_local.engines.hf_start import (
     use_adapter,
     weights_in_memory,
 )
-from debate_local.engines.memory import Footprint
-from debate_local.engines.weights import config_of, fingerprint, resolve
+from debate_local.engines.local import Asked, LocalModel, fitted
+from debate_local.engines.memory import GIB, Footprint
+from debate_local.engines.silence import log_file
 
 __all__ = ["HfEngine", "LoadFailed", "hf"]
 
@@ -67,21 +65,6 @@ def hf(
     return HfEngine(Options(**locals()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request that waits or is answered. most: tokens it may get; clipped: fewer than it asked for."""
-
-    request: ChatRequest
-    rendered: Rendered
-    most: int
-    clipped: bool
-
-    @property
-    def longest(self) -> int:
-        """Tokens of prompt and reply, at most."""
-        return len(self.rendered.token_ids) + self.most
-
-
 class HfEngine:
     """An engine (core.chat.Engine) around a transformers model. One thread at a time may use it.
 
@@ -92,16 +75,14 @@ class HfEngine:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._weights = resolve(options.model, options.revision)
-        self._config = config_of(self._weights.path)
-        self._models = ("default", *options.adapters)
-        self._context = context_of(options, self._weights)
+        self._model = LocalModel(options)
+        self._context = context_of(options, self._model.weights)
         self._network: Any = None
         self._batch: Batch | None = None
         self._room: Room | None = None
         self._gone: str | None = None
-        self._waiting: list[_Asked] = []
-        self._running: dict[str, _Asked] = {}
+        self._waiting: list[Asked] = []
+        self._running: dict[str, Asked] = {}
         self._ready: list[tuple[str, Completion]] = []
         self._load_seconds: float | None = None
         self._halved = 0
@@ -113,29 +94,12 @@ class HfEngine:
     @cached_property
     def identity(self) -> Mapping[str, Mapping[str, Any]]:
         """Model name -> what determines its replies: never device or batch size, never a path."""
-        options, weights = self._options, self._weights
-        source: dict[str, Any] = (
-            {"model": weights.name, "revision": weights.revision}
-            if weights.kind == "hub"
-            else {"weights": fingerprint(weights.path)}
-        )
-        base = {
-            "kind": "hf",
-            **source,
-            "dtype": self._dtype,
-            # A reply that one context cut off, or had no room for, another one may hold.
-            "max_model_len": self._context,
-            "chat_template": None if options.chat_template is None else read_template(options.chat_template),
-        }
-        adapters = {
-            name: {**base, "adapter": fingerprint(Path(folder).expanduser())}
-            for name, folder in options.adapters.items()
-        }
-        return {"default": base, **adapters}
+        # A reply that one context cut off, or had no room for, another one may hold.
+        return self._model.identity("hf", dtype=self._dtype, max_model_len=self._context)
 
     @property
     def limits(self) -> Limits:
-        return Limits(self._context, self._models, seed=True, logprobs=True, prefill=True)
+        return Limits(self._context, self._model.names, seed=True, logprobs=True, prefill=True)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -145,7 +109,7 @@ class HfEngine:
             "engine": "hf",
             "versions": {name: found for name in ("torch", "transformers", "peft") if (found := _version(name))},
             "device": self._device_name(),
-            "weights": {"name": self._weights.name, "kind": self._weights.kind, "revision": self._weights.revision},
+            "weights": self._model.facts,
             "settings": {"dtype": self._dtype, "max_model_len": self._context},
             "speed": {
                 "attn_implementation": getattr(getattr(self._network, "config", None), "_attn_implementation", None),
@@ -160,17 +124,17 @@ class HfEngine:
     def footprint(self) -> Footprint:
         """What it takes on its device while it is open: the weights, and half as much or 1 GiB for a batch."""
         device = self._device
-        weights = weights_in_memory(self._weights, self._config, self._dtype)
+        weights = weights_in_memory(self._model, self._dtype)
         # Looking at a GPU through torch is what opening will do in this process anyway.
         return Footprint(device, weights + max(GIB, weights // 2), free_bytes(device), "engine.batch_tokens")
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """The length of the prompt of these messages, by the tokenizer alone. Raises CannotRender, LoadFailed."""
+        """The length of the prompt of these messages, by the tokenizer alone. Raises CannotRender."""
         return self._template.count(messages)
 
     @cached_property
     def _dtype(self) -> str:
-        return dtype_of(self._options, self._config)
+        return dtype_of(self._options, self._model.config)
 
     @cached_property
     def _device(self) -> str:
@@ -184,40 +148,25 @@ class HfEngine:
         return str(torch.cuda.get_device_name(self._device)) if self._device.startswith("cuda") else self._device
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
-        folder = self._weights.path
-        try:
-            return AutoTokenizer.from_pretrained(folder, trust_remote_code=self._options.trust_remote_code)
-        except Exception as error:
-            # A missing or broken tokenizer raises many kinds of exception.
-            raise LoadFailed(
-                f"there is no tokenizer that transformers can load in {folder}: put the model's tokenizer files"
-                f" (tokenizer.json, tokenizer_config.json) there ({type(error).__name__}: {error})"
-            ) from error
-
-    @cached_property
     def _template(self) -> ChatTemplate:
-        template = self._options.chat_template
-        return ChatTemplate(self._tokenizer, None if template is None else read_template(template))
+        return self._model.template(log_file(self.log_path))
 
     @cached_property
     def _defaults(self) -> Mapping[str, Any]:
         """The model's generation_config.json: which tokens end a reply, and what None in a sampling means."""
-        file = Path(self._weights.path) / "generation_config.json"
+        file = Path(self._model.weights.path) / "generation_config.json"
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        own = self._defaults.get("eos_token_id", self._config.get("eos_token_id"))
-        found = [self._tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+        own = self._defaults.get("eos_token_id", self._model.config.get("eos_token_id"))
+        found = [self._template.tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
         return frozenset(token for token in found if token is not None)
 
     # Start and end
 
     def open(self) -> None:
-        """Load the model, once. Raises LoadFailed, and CannotRender for a model without a chat template."""
+        """Load the model, once. Raises LoadFailed, and CannotRender without a tokenizer or a chat template."""
         if self._gone is not None:
             raise EngineDead(self._gone)
         if self._network is not None:
@@ -226,8 +175,8 @@ class HfEngine:
         if self.on_open is not None:
             self.on_open()
         began = time.monotonic()
-        loaded = load(self._options, self._weights, self._config, self._dtype, self._device, self._log())
-        self._network, self._room = loaded
+        log = log_file(self.log_path)
+        self._network, self._room = load(self._options, self._model, self._dtype, self._device, log)
         self._batch = Batch(self._network, self._device)
         self._load_seconds = round(time.monotonic() - began, 1)
 
@@ -240,13 +189,6 @@ class HfEngine:
         self._ready.clear()
         if loaded:
             release(self._device)
-
-    def _log(self) -> Path:
-        if self.log_path is None:
-            return NO_LOG
-        path = Path(self.log_path).resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
 
     # Requests
 
@@ -262,8 +204,7 @@ class HfEngine:
         self._waiting.sort(key=lambda asked: -asked.longest)
 
     def _submit(self, request: ChatRequest) -> None:
-        if request.model not in self._models:
-            raise CannotRender(f"this engine has no model {request.model!r}; its models: {', '.join(self._models)}")
+        self._model.require(request.model)
         if request.schema is not None:
             raise CannotRender("engine hf cannot keep a reply to a schema; use engine=vllm or engine=openai")
         stated(request.sampling, self._defaults)
@@ -272,12 +213,11 @@ class HfEngine:
             raise CannotRender("the chat template makes an empty prompt of the conversation")
         if (highest := max(rendered.token_ids)) >= (known := self._vocabulary):
             raise CannotRender(f"the tokenizer gives token {highest}, and the model knows tokens below {known} only")
-        most = request.sampling.max_tokens
-        room = most if self._context is None else self._context - len(rendered.token_ids)
-        if room < 1:
-            self._ready.append((request.id, _too_long(rendered, self._context)))
-            return
-        self._waiting.append(_Asked(request, rendered, min(most, room), room < most))
+        asked = fitted(request, rendered, self._context)
+        if isinstance(asked, Asked):
+            self._waiting.append(asked)
+        else:
+            self._ready.append((request.id, asked))
 
     @cached_property
     def _vocabulary(self) -> int:
@@ -317,7 +257,7 @@ class HfEngine:
             if joining := self._joining(self._batch):
                 self._running.update((asked.request.id, asked) for asked in joining)
                 self._waiting = [asked for asked in self._waiting if asked.request.id not in self._running]
-                use_adapter(self._network, joining[0].request.model, self._options.adapters)
+                use_adapter(self._network, joining[0].request.model, self._model.adapters)
                 self._batch.join([self._reply(asked) for asked in joining])
             else:
                 self._batch.step()
@@ -334,14 +274,14 @@ class HfEngine:
         for reply in ended:
             self._ready.append((reply.id, _completion(self._running.pop(reply.id), reply)))
 
-    def _joining(self, batch: Batch) -> list[_Asked]:
+    def _joining(self, batch: Batch) -> list[Asked]:
         """Those that begin now: as many as fit, unless they are too few to stop the others for."""
         assert self._room is not None
         running = list(self._running.values())
         if not self._waiting or not batch.open:
             return []
         model = (running or self._waiting)[0].request.model
-        joining: list[_Asked] = []
+        joining: list[Asked] = []
         longest = max((asked.longest for asked in running), default=0)
         prompt = 0
         for asked in self._waiting:
@@ -354,13 +294,13 @@ class HfEngine:
             joining.append(asked)
         return joining if len(joining) * _FEWEST_SHARE >= len(running) else []
 
-    def _reply(self, asked: _Asked) -> Reply:
+    def _reply(self, asked: Asked) -> Reply:
         request, prompt = asked.request, asked.rendered.token_ids
         return Reply(
             id=request.id,
             prompt=prompt,
             chooser=Chooser(stated(request.sampling, self._defaults), prompt, request.logprobs),
-            detokeniser=Detokeniser(self._tokenizer, prompt, not self._template.reasoning_is_special),
+            detokeniser=Detokeniser(self._template.tokenizer, prompt, not self._template.reasoning_is_special),
             most=asked.most,
             ends=self._ends,
             stop=request.sampling.stop,
@@ -393,35 +333,14 @@ def _version(package: str) -> str | None:
     return None
 
 
-def _too_long(rendered: Rendered, context: int | None) -> Completion:
-    length = len(rendered.token_ids)
-    return Completion.failure(
-        f"the prompt has {length} tokens and the context holds {context}: no room for a reply",
-        "too_long",
-        prompt_tokens=length,
-        neutralised=rendered.neutralised,
-        notes=rendered.notes,
-    )
-
-
-def _completion(asked: _Asked, reply: Reply) -> Completion:
+def _completion(asked: Asked, reply: Reply) -> Completion:
     """A reply that has ended, as a completion."""
-    request, rendered = asked.request, asked.rendered
     if reply.ending not in ("stop", "length"):
-        return Completion.failure(
-            "the model's scores are not numbers; engine.dtype=bfloat16 or float32 may help",
-            prompt_tokens=len(reply.prompt),
-        )
-    split = split_reasoning(request.prefill + reply.text, rendered.opened_reasoning)
-    return Completion(
-        text=split.text,
-        reasoning=split.reasoning,
-        raw=reply.text,
-        finish_reason=reply.ending,
-        prompt_tokens=len(reply.prompt),
+        return asked.failure("the model's scores are not numbers; engine.dtype=bfloat16 or float32 may help")
+    return asked.completion(
+        reply.text,
+        reply.ending,
         generated_tokens=len(reply.tokens),
-        logprobs=tuple(zip(reply.pieces, reply.logprobs, strict=True)) if request.logprobs else None,
-        clipped=asked.clipped and reply.ending == "length",
-        neutralised=rendered.neutralised,
-        notes=rendered.notes,
+        logprobs=tuple(zip(reply.pieces, reply.logprobs, strict=True)) if asked.request.logprobs else None,
+        stop_reason=reply.stop_reason,
     )

@@ -52,7 +52,7 @@ class Reply:
     """One reply in the making.
 
     most: the number of tokens at which it is cut off. ends: tokens that end it. stop: strings that end it and are left
-    out. pieces: one a token. ending: "" while it goes on.
+    out. pieces: one a token. ending: "" while it goes on. stop_reason: the stop string that ended it.
     """
 
     id: str
@@ -67,6 +67,7 @@ class Reply:
     pieces: list[str] = field(default_factory=list)
     text: str = ""
     ending: Ending = ""
+    stop_reason: str = ""
 
     @property
     def length(self) -> int:
@@ -87,16 +88,18 @@ class Reply:
             return
         self.pieces.append(self.detokeniser.add(choice.token))
         self.text += self.pieces[-1]
-        if self.pieces[-1] and (found := self._stop_at(len(self.pieces[-1]))) is not None:
-            self.text = self.text[:found]
+        if self.pieces[-1] and (found := self._stop_in(len(self.pieces[-1]))):
+            place, self.stop_reason = found
+            self.text = self.text[:place]
             self.ending = "stop"
         elif len(self.tokens) >= self.most:
             self.ending = "length"
 
-    def _stop_at(self, new: int) -> int | None:
-        """Where the first stop string begins that the last `new` characters complete."""
-        places = [self.text.find(stop, max(0, len(self.text) - new - len(stop) + 1)) for stop in self.stop if stop]
-        return min((place for place in places if place >= 0), default=None)
+    def _stop_in(self, new: int) -> tuple[int, str] | None:
+        """Where the first stop string begins that the last `new` characters complete, and which it is."""
+        begin = len(self.text) - new + 1
+        found = [(self.text.find(stop, max(0, begin - len(stop))), stop) for stop in self.stop if stop]
+        return min((one for one in found if one[0] >= 0), key=lambda one: one[0], default=None)
 
 
 class Batch:

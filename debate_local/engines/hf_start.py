@@ -3,16 +3,13 @@
 Knows machines and transformers' loading; refuses to know requests. Nothing heavy is imported before it is needed.
 """
 
-import contextlib
 import gc
 import importlib.util
 import inspect
-import logging
-import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +17,11 @@ from typing import Any, NamedTuple
 import psutil
 
 from debate_local.core.chat import EngineFailed
+from debate_local.engines.local import LocalModel, check_adapters
+from debate_local.engines.memory import GIB
+from debate_local.engines.silence import said_to
 from debate_local.engines.weights import Weights, context_length, weight_bytes
 
-GIB = 1 << 30
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
@@ -54,11 +53,7 @@ class Options:
             raise ValueError(f"engine.max_model_len must hold a prompt and a reply, got {self.max_model_len}")
         if self.batch_tokens is not None and self.batch_tokens < 2:
             raise ValueError(f"engine.batch_tokens must hold a prompt and a reply, got {self.batch_tokens}")
-        if "default" in self.adapters:
-            raise ValueError('no adapter may be called "default": that is the model without one')
-        for name, folder in self.adapters.items():
-            if not (Path(folder).expanduser() / "adapter_config.json").is_file():
-                raise ValueError(f"engine.adapters.{name}={folder!r} is no folder with an adapter_config.json")
+        check_adapters(self.adapters)
         if self.adapters and importlib.util.find_spec("peft") is None:
             raise ValueError("engine.adapters needs the package peft: pip install peft, or use engine=vllm")
 
@@ -196,16 +191,16 @@ def _measured(network: Any, device: str, batch_tokens: int | None) -> Room:
     )
 
 
-def weights_in_memory(weights: Weights, config: Mapping[str, Any], dtype: str) -> int:
+def weights_in_memory(model: LocalModel, dtype: str) -> int:
     """Bytes that the weights take once loaded."""
-    stored = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
+    stored = str(model.config.get("dtype") or model.config.get("torch_dtype") or "bfloat16")
     # A quantised model stays as small as its files.
-    wider = dtype == "float32" and stored != "float32" and "quantization_config" not in config
-    return weight_bytes(weights.path) * (2 if wider else 1)
+    wider = dtype == "float32" and stored != "float32" and "quantization_config" not in model.config
+    return weight_bytes(model.weights.path) * (2 if wider else 1)
 
 
-def _require_memory(weights: Weights, config: Mapping[str, Any], dtype: str, device: str) -> None:
-    needed, free = weights_in_memory(weights, config, dtype), free_bytes(device)
+def _require_memory(model: LocalModel, dtype: str, device: str) -> None:
+    needed, free = weights_in_memory(model, dtype), free_bytes(device)
     if needed > free:
         raise LoadFailed(
             f"too little memory on {device}: {needed / GIB:.1f} GiB of weights in {dtype} are needed,"
@@ -229,20 +224,20 @@ class Loaded(NamedTuple):
     room: Room
 
 
-def load(options: Options, weights: Weights, config: Mapping[str, Any], dtype: str, device: str, log: Path) -> Loaded:
+def load(options: Options, model: LocalModel, dtype: str, device: str, log: Path) -> Loaded:
     """Load a model and try it. All that transformers says goes to `log`. Raises LoadFailed."""
     _require_device(device)
-    _require_memory(weights, config, dtype, device)
-    with _in_silence(log):
+    _require_memory(model, dtype, device)
+    with said_to(log):
         try:
-            network = _loaded(options, weights, config, dtype, device)
+            network = _loaded(options, model, dtype, device)
             return Loaded(network, _measured(network, device, options.batch_tokens))
         except LoadFailed:
             raise
         except Exception as error:
             # Files of others may make transformers and torch raise anything.
             traceback.print_exc()  # into the log
-            failure = _explain(error, weights)
+            failure = _explain(error, model.weights)
     # Raised out here, so that the exception holds no frames of a half-loaded model.
     release(device)
     raise LoadFailed(failure)
@@ -262,14 +257,14 @@ def _require_device(device: str) -> None:
         raise LoadFailed("engine.device=mps, but torch finds no Apple GPU; use engine.device=cpu")
 
 
-def _loaded(options: Options, weights: Weights, config: Mapping[str, Any], dtype: str, device: str) -> Any:
+def _loaded(options: Options, model: LocalModel, dtype: str, device: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
     # Quantised weights must be put in their place while they are read, which takes accelerate.
-    quantised = "quantization_config" in config
+    quantised = "quantization_config" in model.config
     network = AutoModelForCausalLM.from_pretrained(
-        weights.path,
+        model.weights.path,
         dtype=getattr(torch, dtype),
         attn_implementation=options.attn_implementation,
         trust_remote_code=options.trust_remote_code,
@@ -280,12 +275,12 @@ def _loaded(options: Options, weights: Weights, config: Mapping[str, Any], dtype
             f"engine hf runs decoders with a key-value cache, and {type(network).__name__} is none; use engine=vllm"
         )
     network = network.eval() if quantised else network.to(device).eval()
-    for name, folder in options.adapters.items():
+    for name, folder in model.adapters.items():
         try:
-            network.load_adapter(str(Path(folder).expanduser().resolve()), adapter_name=name)
+            network.load_adapter(folder, adapter_name=name)
         except Exception as error:
             raise LoadFailed(
-                f"engine.adapters.{name} does not fit {weights.name}, or is damaged: {_brief(error)}"
+                f"engine.adapters.{name} does not fit {model.weights.name}, or is damaged: {_brief(error)}"
             ) from error
     return network
 
@@ -299,19 +294,6 @@ def use_adapter(network: Any, name: str, adapters: Mapping[str, str]) -> None:
     else:
         network.enable_adapters()
         network.set_adapter(name)
-
-
-@contextlib.contextmanager
-def _in_silence(log: Path) -> Iterator[None]:
-    """Prints, progress bars, warnings and transformers' log of this process go to a file."""
-    logger = logging.getLogger("transformers")
-    before = logger.handlers[:]
-    with log.open("a", buffering=1) as stream, contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-        try:
-            logger.handlers[:] = [logging.StreamHandler(stream)]
-            yield
-        finally:
-            logger.handlers[:] = before
 
 
 _ADVICE = (
@@ -335,6 +317,3 @@ def _explain(error: Exception, weights: Weights) -> str:
 def _brief(error: Exception, most: int = 600) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:most]}{'...' if len(text) > most else ''}"
-
-
-NO_LOG = Path(os.devnull)

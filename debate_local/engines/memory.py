@@ -42,12 +42,27 @@ def ram() -> Memory:
 
 def gpu(count: int = 1) -> Memory | None:
     """The least of the first `count` GPUs that CUDA_VISIBLE_DEVICES shows; None when nvidia-smi cannot tell."""
-    query = ["nvidia-smi", "--query-gpu=index,uuid,memory.total,memory.free", "--format=csv,noheader,nounits"]
+    said = _said(["--query-gpu=index,uuid,memory.total,memory.free", "--format=csv,noheader,nounits"])
+    return None if said is None else least(said, os.environ.get("CUDA_VISIBLE_DEVICES"), count)
+
+
+def gpu_capability() -> float | None:
+    """The lowest compute capability of this machine's GPUs (8.0, 9.0, ...); None when nvidia-smi cannot tell."""
+    said = _said(["--query-gpu=compute_cap", "--format=csv,noheader"])
+    found = re.findall(r"^\s*(\d+\.\d+)\s*$", said or "", re.MULTILINE)
+    return min(map(float, found), default=None)
+
+
+def gpu_names() -> list[str] | None:
+    """The UUIDs of this machine's GPUs (GPU-...) and of their slices (MIG-...); None when nvidia-smi cannot tell."""
+    return re.findall(r"UUID: ((?:GPU|MIG)-[\w/-]+)", _said(["-L"]) or "") or None
+
+
+def _said(options: list[str]) -> str | None:
     try:
-        said = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+        return subprocess.run(["nvidia-smi", *options], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return least(said, os.environ.get("CUDA_VISIBLE_DEVICES"), count)
 
 
 def least(said: str, visible: str | None, count: int) -> Memory | None:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message
 from debate_local.engines.openai_ask import Asker, Options
 from debate_local.engines.openai_servers import ServerRefused, ServerUnreachable
-from debate_local.engines.openai_wire import Conversation, ExtraFields, neutralised, unsendable
+from debate_local.engines.openai_wire import Conversation, ExtraFields, neutralised, unsendable, unstated
 
 __all__ = ["OpenAIEngine", "Options", "ServerRefused", "ServerUnreachable", "openai"]
 
@@ -130,7 +130,7 @@ class OpenAIEngine:
         _ = self._asker
         to_send = []
         for request in requests:
-            if (problem := self._problem(request)) is not None:
+            if (problem := self.refusal(request)) is not None:
                 self._ready.append((request.id, Completion.failure(problem)))
                 continue
             serial = self._outstanding[request.id] = next(self._serials)
@@ -179,11 +179,16 @@ class OpenAIEngine:
             # A fresh one: what the loop's thread raised drags its own history along.
             raise type(self._end)(str(self._end))
 
-    def _problem(self, request: ChatRequest) -> str | None:
+    def refusal(self, request: ChatRequest) -> str | None:
+        """Why a request would come back unsent, or None; told without asking a server."""
         names = self._options.names
         if request.model not in names:
             return f"this engine has no model {request.model!r}; its models: {', '.join(names)}"
         return unsendable(request, self._options.extra_fields)
+
+    def unstated(self, request: ChatRequest) -> str | None:
+        """What of a request the servers would not be told, or None."""
+        return unstated(request, self._options.extra_fields)
 
     # The loop and its thread
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from debate_local.core.chat import ChatRequest, Completion, EngineDead, split_reasoning
+from debate_local.core.chat import ChatRequest, Completion, EngineDead, opens_reasoning
 from debate_local.engines import openai_wire as wire
 from debate_local.engines.openai_servers import (
     GATEWAY,
@@ -242,8 +242,7 @@ class Asker:
             except NoAnswer as error:
                 raise _Transient(f"{server.url}: {error}") from None
             tail = "".join(str(piece) for piece in pieces[-16:]) if isinstance(pieces, list) else ""
-            # Core's own rule decides: would a first word of the reply be reasoning?
-            self._opened[key] = not split_reasoning(f"{tail}word").text
+            self._opened[key] = opens_reasoning(tail)
         return self._opened[key]
 
     # Refusals

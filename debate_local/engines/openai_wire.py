@@ -100,6 +100,19 @@ def unsendable(request: ChatRequest, extra: ExtraFields) -> str | None:
     )
 
 
+def unstated(request: ChatRequest, extra: ExtraFields) -> str | None:
+    """What a request states and the server is not told, so that its own values count, or None."""
+    if extra == "on":
+        return None
+    left = [f"{name}={value:g}" for name in _EXTRA if (value := getattr(request.sampling, name)) is not None]
+    if not left:
+        return None
+    return (
+        f"engine.extra_fields=off does not send {', '.join(left)}: a server with values of its own for these uses them"
+        " (vLLM takes the model's generation_config.json)"
+    )
+
+
 def body(request: ChatRequest, served: str, conversation: Conversation, extra: ExtraFields) -> dict[str, Any]:
     """The JSON that is sent: everything stated, nothing null."""
     sampling = request.sampling
@@ -180,6 +193,7 @@ class Reply:
     reasoning: str
     parts: bool
     finish_reason: str | None
+    stop_reason: str
     logprobs: tuple[tuple[str, float], ...] | None
     usage: Mapping[str, Any] | None
 
@@ -215,6 +229,8 @@ def parse(answer: str) -> Reply:
         # vLLM counts reasoning tokens when it was started with a reasoning parser, and only then.
         parts=bool(usage and usage.get("completion_tokens_details")),
         finish_reason=choice.get("finish_reason"),
+        # Servers of open weights say it; a number is the token that ended the reply.
+        stop_reason=_text(choice.get("stop_reason")),
         logprobs=_logprobs(choice.get("logprobs")),
         usage=usage,
     )
@@ -260,6 +276,7 @@ def completion(request: ChatRequest, conversation: Conversation, reply: Reply, o
         clipped=finish == "length" and 0 < generated < request.sampling.max_tokens,
         neutralised=conversation.neutralised,
         notes=tuple(notes),
+        stop_reason=reply.stop_reason,
     )
 
 

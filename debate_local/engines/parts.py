@@ -230,8 +230,11 @@ class _OwnPart(_Table):
             self._db.execute("PRAGMA cache_size=-65536")
             self._db.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT;")
             self._db.execute("INSERT INTO facts VALUES (1, ?)", (facts,))
-        except BaseException:
+        except BaseException as error:
             self._db.close()
+            if path is not None and not isinstance(error, sqlite3.Error):
+                # Told to stop before anything was in it: there is nothing to adopt.
+                path.unlink(missing_ok=True)
             raise
 
     def add(self, bodies: Sequence[tuple[bytes, bytes]]) -> None:

@@ -1,13 +1,15 @@
 """Several models behind one engine: each request goes to the model that it names.
 
-Knows engines by what all of them have, and by `footprint`, which those have that take much memory (memory.py). Refuses
-to know what the models are and where their options come from.
+Knows engines by what all of them have, and by what those may have that take much memory: `footprint` (memory.py), and
+`takes_turns`, `can_sleep` and `sleep` where one can give its device's memory back until its next `submit`. Refuses to
+know what the models are and where their options come from.
 
 Rule 1: a model's identity is its own: what it said alone and what it says in a pool is one record.
-Rule 2: engines are open together where they fit, else one at a time. One is closed only when nothing is outstanding or
-waiting at any open one, and then the one that most requests wait for is opened. So there is one switch a wave of
-requests and not one a debate.
-Rule 3: what was closed has ended, and its memory is back, before the next one loads.
+Rule 2: engines are open together where they fit, else one at a time. One is put to sleep, or closed where it cannot
+sleep, only when nothing is outstanding or waiting at any open one, and then the one that most requests wait for is
+opened. So there is one switch a wave of requests and not one a debate.
+Rule 3: what was closed has ended, and its memory is back, before the next one loads. What sleeps keeps a little, and is
+closed when that is too much.
 """
 
 import contextlib
@@ -26,15 +28,22 @@ Share = Literal["auto", "yes", "no"]
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """An engine is about to be opened. closed: the models whose engines were closed for it; none when it is the first,
-    or is opened beside others. opened: its models. free_before, free_after: bytes free on its device before those
-    were closed, and now; None where that is not known.
+    """An engine is about to be opened. closed, slept: the models whose engines made room for it by being closed or put
+    to sleep; none when it is the first, or is opened beside others. opened: its models; woken: it had been asleep.
+    free_before, free_after: bytes free on its device before that, and now; None where that is not known.
     """
 
     closed: tuple[str, ...]
     opened: tuple[str, ...]
     free_before: int | None
     free_after: int | None
+    slept: tuple[str, ...] = ()
+    woken: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """True when an engine is loaded and no other had to make room."""
+        return not (self.closed or self.slept or self.woken)
 
 
 class Pool:
@@ -58,7 +67,7 @@ class Pool:
         if wrong := [name for name in makers if not name or "." in name]:
             raise ValueError(f"a model's name may not be empty and may hold no dot, got {wrong[0]!r}")
         self._share, self._memory_wait = share, memory_wait
-        self._members = _members(makers)
+        self._members = _members(makers, share)
         self._routes = {
             name if own == "default" else f"{name}.{own}": _Route(member, own)
             for name in makers
@@ -71,6 +80,8 @@ class Pool:
         self._end: EngineFailed | None = None
         # Those that were found too large to stand beside what is open; asked again when that changes.
         self._too_large: set[_Member] = set()
+        # Those that do not fit beside others that are asleep.
+        self._too_large_for_sleepers: set[_Member] = set()
         self.switches = 0
         self.on_switch: Callable[[Switch], None] | None = None
         self.log_path: str | None = None
@@ -162,7 +173,7 @@ class Pool:
             for member in self._members:
                 member.waiting.clear()
                 member.outstanding.clear()
-                member.open = False
+                member.open = member.asleep = False
                 stack.callback(member.engine.close)
 
     def _require_alive(self) -> None:
@@ -212,29 +223,49 @@ class Pool:
             else:
                 self._switch(most, standing)
 
-    def _open(self, member: "_Member", closed: tuple[str, ...] = (), free_before: int | None = None) -> None:
-        standing = any(other.open for other in self._members)
-        if self._share == "yes" and not standing:
+    def _open(
+        self,
+        member: "_Member",
+        closed: Sequence["_Member"] = (),
+        slept: Sequence["_Member"] = (),
+        free_before: int | None = None,
+    ) -> None:
+        if self._share == "yes" and not any(other.open for other in self._members):
             self._require_room_for_all()
         footprint = member.footprint()
-        member.open, member.held = True, footprint
+        member.held = footprint
         self._too_large.clear()
-        free = None if footprint is None else footprint.free
         if self.on_switch is not None:
-            self.on_switch(Switch(closed, member.names, free_before, free))
+            free = None if footprint is None else footprint.free
+            self.on_switch(Switch(_names(closed), member.names, free_before, free, _names(slept), member.asleep))
         if self.log_path is not None:
             member.log_to(Path(self.log_path))
+        member.open, member.asleep = True, False
         self._hand_over(member)
 
     def _switch(self, member: "_Member", standing: Sequence["_Member"]) -> None:
-        """Close what has no work left, wait for its memory, and open another."""
+        """Put what has no work left to sleep, or close it and wait for its memory; open another."""
         footprint = member.footprint()
-        closed = tuple(name for other in standing for name in other.names)
+        slept: list[_Member] = []
+        closed: list[_Member] = []
         for other in standing:
-            other.close_and_renew()
-        self._await_memory(member)
+            sleeps = member not in self._too_large_for_sleepers and other.fall_asleep()
+            (slept if sleeps else closed).append(other)
+        self._close(closed, member)
+        sleepers = [other for other in self._members if other.asleep and other is not member]
+        if sleepers and not _fits(member.footprint()):
+            self._too_large_for_sleepers.add(member)
+            self._close(sleepers, member)
+            closed, slept = [*closed, *sleepers], []
         self.switches += 1
-        self._open(member, closed, None if footprint is None else footprint.free)
+        self._open(member, closed, slept, None if footprint is None else footprint.free)
+
+    def _close(self, members: Sequence["_Member"], successor: "_Member") -> None:
+        """Close engines; when there are any, wait for the memory that their successor needs."""
+        for member in members:
+            member.close_and_renew()
+        if members:
+            self._await_memory(successor)
 
     def _await_memory(self, member: "_Member") -> None:
         """Wait until an engine fits, or no more memory comes back; one that does not fit says itself what it lacks."""
@@ -242,7 +273,7 @@ class Pool:
         most = 0
         while (now := time.monotonic()) < min(began + self._memory_wait, risen + _STILL):
             footprint = member.footprint()
-            if footprint is None or footprint.free is None or footprint.needed <= footprint.free:
+            if footprint is None or footprint.free is None or _fits(footprint):
                 return
             if footprint.free > most + footprint.needed // 100:
                 most, risen = footprint.free, now
@@ -280,16 +311,25 @@ _PAUSE, _STILL = 0.2, 5.0
 
 
 class _Member:
-    """One engine of the pool and what it is asked. held: its footprint as it was when it was opened."""
+    """One engine of the pool and what it is asked. held: its footprint as it was when it was opened.
 
-    def __init__(self, names: tuple[str, ...], make: Callable[[], Engine]) -> None:
-        self.names, self._make = names, make
-        self.engine = make()
-        self.open = False
+    takes_turns: other engines may want its device's memory in between.
+    """
+
+    def __init__(self, names: tuple[str, ...], make: Callable[[], Engine], takes_turns: bool) -> None:
+        self.names, self._make, self._takes_turns = names, make, takes_turns
+        self.engine = self._made()
+        self.open = self.asleep = False
         self.held: Footprint | None = None
         self.waiting: dict[str, ChatRequest] = {}
         self.outstanding: set[str] = set()
         self._last_facts: Mapping[str, Any] | None = None
+
+    def _made(self) -> Engine:
+        engine = self._make()
+        if hasattr(engine, "takes_turns"):
+            engine.takes_turns = self._takes_turns
+        return engine
 
     def footprint(self) -> Footprint | None:
         """What the engine says that it takes, None when it says nothing."""
@@ -307,14 +347,29 @@ class _Member:
         if hasattr(self.engine, "log_path"):
             self.engine.log_path = str(path.with_stem(f"{path.stem}-{self.names[0]}"))
 
+    def fall_asleep(self) -> bool:
+        """Put the engine to sleep, if it can."""
+        if not getattr(self.engine, "can_sleep", False):
+            return False
+        facts = self.facts()
+        try:
+            self.engine.sleep()  # type: ignore[attr-defined]
+        except EngineDead:
+            # It has no work: nothing is lost.
+            return False
+        self._last_facts, self.held = facts, None
+        self.open, self.asleep = False, True
+        return True
+
     def close_and_renew(self) -> None:
         """Close the engine; a new one, not loaded, answers for it what can be known without its weights."""
         self._last_facts = self.facts()
         # It has no work: if it dies at its end, nothing is lost.
         with contextlib.suppress(EngineDead):
             self.engine.close()
-        self.open, self.held = False, None
-        self.engine = self._make()
+        self.open = self.asleep = False
+        self.held = None
+        self.engine = self._made()
 
 
 class _Route(NamedTuple):
@@ -324,12 +379,22 @@ class _Route(NamedTuple):
     model: str
 
 
-def _members(makers: Mapping[str, Callable[[], Engine]]) -> list[_Member]:
+def _members(makers: Mapping[str, Callable[[], Engine]], share: Share) -> list[_Member]:
     distinct: list[Callable[[], Engine]] = []
     for make in makers.values():
         if make not in distinct:
             distinct.append(make)
-    return [_Member(tuple(name for name, its in makers.items() if its == make), make) for make in distinct]
+    turns = share != "yes" and len(distinct) > 1
+    return [_Member(tuple(name for name, its in makers.items() if its == make), make, turns) for make in distinct]
+
+
+def _names(members: Sequence[_Member]) -> tuple[str, ...]:
+    return tuple(name for member in members for name in member.names)
+
+
+def _fits(footprint: Footprint | None) -> bool:
+    """False also where it cannot be told whether it fits."""
+    return footprint is None or (footprint.free is not None and footprint.needed <= footprint.free)
 
 
 def _room(footprint: Footprint, held: Sequence[Footprint]) -> int:

@@ -5,13 +5,13 @@ see many deaths, and an engine that only dies is given up.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message
+from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead
+from debate_local.engines.around import Around
 
 
-class RestartingEngine:
+class RestartingEngine(Around):
     """The engine that `make` makes, made again when it dies.
 
     max_restarts: how many times in a row, without a completion in between. on_restart is told each time why.
@@ -23,19 +23,11 @@ class RestartingEngine:
     ) -> None:
         if max_restarts < 0:
             raise ValueError(f"max_restarts must be at least 0, got {max_restarts}")
+        super().__init__(make())
         self._make, self._max_restarts = make, max_restarts
         self._on_restart = on_restart or (lambda reason: None)
-        self._engine = make()
         self._outstanding: dict[str, ChatRequest] = {}
         self._restarts = 0
-
-    @property
-    def identity(self) -> Mapping[str, Mapping[str, Any]]:
-        return self._engine.identity
-
-    @property
-    def limits(self) -> Limits:
-        return self._engine.limits
 
     def submit(self, requests: Sequence[ChatRequest]) -> None:
         """Submit, to a new engine when this one is dead."""
@@ -70,9 +62,6 @@ class RestartingEngine:
         self._outstanding.clear()
         with contextlib.suppress(EngineDead):
             self._engine.close()
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return self._engine.count_tokens(messages)
 
     def _restart(self, death: EngineDead) -> None:
         """Put a new engine in the dead one's place and submit all that is outstanding, until one of them lives."""

@@ -259,10 +259,10 @@ def _too_long(request: ChatRequest, prompt: int, why: str) -> Completion:
 
 def _finish(request: ChatRequest, reply: Reply, prompt: int, room: int | None, cut_off: bool) -> Completion:
     """Apply stop strings and the limits on length, then split off the reasoning."""
-    raw, finish_reason = reply.text, reply.finish_reason
+    raw, finish_reason, stop_reason = reply.text, reply.finish_reason, ""
     for stop in request.sampling.stop:
         if stop and (position := raw.find(stop)) >= 0:
-            raw, finish_reason = raw[:position], "stop"
+            raw, finish_reason, stop_reason = raw[:position], "stop", stop
     words = len(raw.split())
     most = request.sampling.max_tokens
     clipped = room is not None and room < most and words > room
@@ -271,7 +271,7 @@ def _finish(request: ChatRequest, reply: Reply, prompt: int, room: int | None, c
     if cut_off:
         most, clipped = min(most, words // 2), False
     if words > most:
-        raw, words, finish_reason = _first_words(raw, most), most, "length"
+        raw, words, finish_reason, stop_reason = _first_words(raw, most), most, "length", ""
     whole = request.prefill + raw
     split = split_reasoning(whole)
     return Completion(
@@ -283,6 +283,7 @@ def _finish(request: ChatRequest, reply: Reply, prompt: int, room: int | None, c
         generated_tokens=words,
         logprobs=(reply.logprobs or _logprobs(raw)) if request.logprobs else None,
         clipped=clipped,
+        stop_reason=stop_reason,
     )
 
 

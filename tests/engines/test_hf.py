@@ -14,98 +14,26 @@ from typing import Any
 
 import pytest
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Message, Sampling
+from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Message
+from debate_local.engines.chat_template import CannotRender
 from debate_local.engines.hf import LoadFailed, hf
 from debate_local.engines.hf_batch import Detokeniser
 from debate_local.engines.weights import resolve
+from tests.engines.asking import STORY, answers, texts
+from tests.engines.asking import asking as unseeded
+from tests.engines.tiny import KINDS, SIZES, save_parrot, save_tiny, tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-STORY = "Write a very long story about a dragon and a lighthouse keeper."
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
-
-def asking(id: str, text: str = STORY, *, model: str = "default", **fields: Any) -> ChatRequest:
-    """A request, seeded; sampling fields (temperature, seed, max_tokens, stop) may be given directly."""
-    sampling = Sampling(
-        **{"max_tokens": 16, "seed": 1, **{n: fields.pop(n) for n in list(fields) if n in Sampling.__slots__}}
-    )
-    return ChatRequest(id, model, (Message("user", text),), sampling, **fields)
-
-
-def answers(engine: Engine, requests: Sequence[ChatRequest]) -> dict[str, Completion]:
-    """All completions, by id; each id comes back once."""
-    engine.submit(requests)
-    found: dict[str, Completion] = {}
-    while len(found) < len(requests):
-        for name, completion in engine.poll(5.0):
-            assert name not in found
-            found[name] = completion
-    assert engine.poll(0.0) == []
-    return found
+def asking(id: str, text: str = STORY, **fields: Any) -> ChatRequest:
+    """A request, seeded."""
+    return unseeded(id, text, **{"seed": 1, **fields})
 
 
 def answer(engine: Engine, **fields: Any) -> Completion:
     return answers(engine, [asking("one", **fields)])["one"]
-
-
-def texts(completions: Mapping[str, Completion]) -> dict[str, str]:
-    return {name: completion.text for name, completion in completions.items()}
-
-
-# Tiny models: a token a character, random weights that are large enough for replies to differ
-
-
-@functools.cache
-def tokenizer() -> Any:
-    """A token a printable ASCII character, so that a text tells its tokens; `<|im_end|>` ends."""
-    tokenizers = pytest.importorskip("tokenizers")
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    vocabulary = {token: number for number, token in enumerate([*special, "Ġ", "Ċ", *map(chr, range(33, 127))])}
-    characters = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
-    characters.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    characters.decoder = tokenizers.decoders.ByteLevel()
-    # Only the end is special, and so left out of texts.
-    characters.add_tokens(special[:2])
-    characters.add_special_tokens(special[2:])
-    made = transformers.PreTrainedTokenizerFast(tokenizer_object=characters, eos_token="<|im_end|>")
-    made.chat_template = CHATML
-    return made
-
-
-SIZES: dict[str, Any] = {
-    **dict.fromkeys(("bos_token_id", "pad_token_id"), 0),
-    **dict.fromkeys(("eos_token_id", "num_hidden_layers", "num_key_value_heads"), 2),
-    "num_attention_heads": 4,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "vocab_size": 99,
-    "max_position_embeddings": 512,
-}
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("Llama", {}),
-    "sliding window": ("Mistral", {"sliding_window": 16}),
-    "convolutions": ("Lfm2", {"layer_types": ["conv", "full_attention"]}),
-}
-
-
-def save_tiny(folder: Path, kind: str = "llama", **generation: Any) -> Path:
-    """A model folder. generation: what its generation_config.json says."""
-    family, options = KINDS[kind]
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**SIZES, **options)
-    network = getattr(transformers, f"{family}ForCausalLM")(config)
-    for weights in network.parameters():
-        if weights.dim() > 1:
-            weights.data.mul_(6)
-    network.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, **generation}))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +96,7 @@ def test_a_bad_option_is_named_before_anything_loads(tiny: Path, options: dict[s
         hf(str(tiny), **options)
 
 
+@pytest.mark.hazard("B06")
 def test_bad_requests_fail_alone(engine: Engine) -> None:
     found = answers(
         engine,
@@ -304,6 +233,16 @@ def test_logprobs_are_those_of_a_plain_forward_pass(engine: Engine, tiny: Path) 
         assert [value for _, value in logprobs] == pytest.approx(expected, abs=1e-4)
 
 
+def test_reasoning_between_special_tokens_is_told_from_the_reply(tmp_path: Path) -> None:
+    marks = ("[THINK]", "[/THINK]")
+    made = hf(str(save_parrot(tmp_path, ["[THINK]", "n", "o", "[/THINK]", "4", "2"], marks)), device="cpu")
+    reply = answer(made, temperature=0.0)
+    made.close()
+    assert (reply.raw, reply.text, reply.reasoning) == ("[THINK]no[/THINK]42", "42", "no")
+    assert (reply.finish_reason, reply.generated_tokens) == ("stop", 7)
+
+
+@pytest.mark.hazard("B24")
 def test_stop_strings_end_their_own_reply_and_are_left_out(engine: Engine) -> None:
     whole = answer(engine, seed=1, max_tokens=30)
     pieces = [piece for piece, _ in answer(engine, seed=1, max_tokens=30, logprobs=True).logprobs or ()]
@@ -318,7 +257,8 @@ def test_stop_strings_end_their_own_reply_and_are_left_out(engine: Engine) -> No
     for name in ("one", "earliest of two"):
         assert found[name].raw == "".join(pieces[:5])
         assert (found[name].finish_reason, found[name].generated_tokens) == ("stop", 7)
-    assert found["absent"] == whole
+        assert found[name].stop_reason == first
+    assert found["absent"] == whole and whole.stop_reason == ""
     assert found["neighbour"] == answer(engine, seed=2, max_tokens=30)
 
 
@@ -346,6 +286,7 @@ def test_a_poll_that_may_not_wait_does_one_token_of_work(engine: Engine) -> None
     assert polls == 4
 
 
+@pytest.mark.hazard("B09")
 def test_a_reply_whose_first_token_ends_it_is_empty(tmp_path: Path) -> None:
     made = hf(str(save_tiny(tmp_path, eos_token_id=list(range(99)))), device="cpu")
     found = answers(made, [asking("a", seed=1, logprobs=True), asking("b", temperature=0.0, stop=("x",))])
@@ -365,10 +306,11 @@ def test_a_reply_cut_by_the_context_is_clipped(tiny: Path) -> None:
     assert found["full"].finish_reason == "too_long"
 
 
+@pytest.mark.hazard("B22")
 def test_the_models_generation_config_counts_only_where_the_sampling_says_so(tiny: Path, tmp_path: Path) -> None:
     odd = save_tiny(tmp_path, repetition_penalty=1.3, top_k=5, temperature=0.1, top_p=0.2, max_length=3, do_sample=True)
-    open_fields = {"temperature": None, "top_k": None, "top_p": None, "repetition_penalty": None}
-    same = {"temperature": 0.1, "top_k": 5, "top_p": 0.2, "repetition_penalty": 1.3}
+    open_fields: dict[str, Any] = {"temperature": None, "top_k": None, "top_p": None, "repetition_penalty": None}
+    same: dict[str, Any] = {"temperature": 0.1, "top_k": 5, "top_p": 0.2, "repetition_penalty": 1.3}
     batch = [
         asking("stated", seed=1),
         asking("greedy", temperature=0.0),
@@ -599,12 +541,6 @@ def test_a_closed_engine_has_given_back_its_memory_and_says_that_it_is_closed(ti
             call()
 
 
-def _without_tokenizer(folder: Path) -> dict[str, Any]:
-    for file in folder.glob("*token*"):
-        file.unlink()
-    return {}
-
-
 def _cut_off(folder: Path) -> dict[str, Any]:
     weights = folder / "model.safetensors"
     os.truncate(weights, weights.stat().st_size // 2)
@@ -633,7 +569,6 @@ def _no_such_attention(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (_without_tokenizer, r"no tokenizer.*tokenizer\.json"),
         (_cut_off, "cut off"),
         (_unknown_architecture, r"(?s)perpetuum.*newer transformers"),
         (_far_too_big, r"4096\.0 GiB of weights.* GiB are free; choose"),
@@ -651,6 +586,16 @@ def test_a_model_that_cannot_be_loaded_says_why_and_what_to_do(
     with pytest.raises(LoadFailed, match=said):
         made.submit([asking("a")])
     made.close()
+
+
+def test_a_tokenizer_that_is_broken_is_told_before_the_weights_load(tiny: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    (folder / "tokenizer.json").write_text("{")
+    made = hf(str(folder), device="cpu")
+    for call in (lambda: made.count_tokens([Message("user", "Why?")]), lambda: made.submit([asking("a")])):
+        with pytest.raises(CannotRender, match=rf"no tokenizer .* load in {folder}.*tokenizer\.json"):
+            call()
 
 
 def test_a_network_without_keys_and_values_is_refused(tmp_path: Path) -> None:
@@ -723,9 +668,8 @@ def test_an_adapter_of_another_model_says_so(tmp_path: Path, adapter: Path) -> N
     folder = tmp_path / "other"
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
-    made = hf(str(folder), device="cpu", adapters={"tuned": str(adapter)})
-    with pytest.raises(LoadFailed, match=r"engine\.adapters\.tuned does not fit"):
-        made.submit([asking("a")])
+    with pytest.raises(ValueError, match=r"engine\.adapters\.tuned=.* is no adapter of .* width 32, the model's is 64"):
+        hf(str(folder), device="cpu", adapters={"tuned": str(adapter)})
 
 
 # SmolLM2

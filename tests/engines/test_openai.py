@@ -85,6 +85,7 @@ def end(engine: OpenAIEngine, kind: type[Exception], request: ChatRequest | None
 FULL = Sampling(0.7, 0.9, 40, 0.05, 0.1, 0.2, 1.1, ("Question:",), 99, 12345)
 
 
+@pytest.mark.hazard("B22")
 def test_every_sampling_field_is_sent(make: Make) -> None:
     with FakeServer() as server:
         answer(make(server.url), ask("Hi", sampling=FULL))
@@ -106,6 +107,7 @@ def test_every_sampling_field_is_sent(make: Make) -> None:
     ]
 
 
+@pytest.mark.hazard("B22")
 def test_neutral_values_are_stated_too_lest_the_server_fills_in_its_own(make: Make) -> None:
     with FakeServer() as server:
         answer(make(server.url))
@@ -121,6 +123,7 @@ def test_the_models_own_defaults_are_asked_for_by_sending_nothing(make: Make) ->
     assert set(server.calls[0]) == {"model", "messages", "max_tokens"}
 
 
+@pytest.mark.hazard("B26")
 @settings(max_examples=25, deadline=None)
 @given(
     st.builds(
@@ -250,6 +253,15 @@ def test_a_reply_is_read_with_its_counts(make: Make) -> None:
     )
 
 
+@pytest.mark.hazard("B24")
+@pytest.mark.parametrize(("told", "reason"), [("Question:", "Question:"), (151645, ""), (None, "")])
+def test_a_stop_string_that_the_server_tells_is_kept_and_the_number_of_a_token_is_not(
+    make: Make, told: str | int | None, reason: str
+) -> None:
+    with FakeServer([said("4", stop_reason=told)]) as server:
+        assert answer(make(server.url)).stop_reason == reason
+
+
 def test_a_server_that_counts_no_tokens_is_noted(make: Make) -> None:
     with FakeServer([said("4", usage=None)]) as server:
         completion = answer(make(server.url))
@@ -284,6 +296,7 @@ def test_a_reply_that_the_context_cut_off_is_clipped(make: Make, generated: int,
     assert completion.clipped == clipped
 
 
+@pytest.mark.hazard("B09")
 def test_empty_content_is_an_empty_reply_and_no_failure(make: Make) -> None:
     with FakeServer([said(None), said("")]) as server:
         engine = make(server.url)
@@ -350,6 +363,7 @@ def test_log_probabilities_come_back_when_asked_for(make: Make) -> None:
     assert asked.notes == unasked.notes == ()
 
 
+@pytest.mark.hazard("B11", "B26")
 @pytest.mark.parametrize(
     "given_",
     [
@@ -779,6 +793,7 @@ SYSTEM, NEIGHBOURS = "system message merged into the first user turn", "neighbou
 PERSONA, QUESTION, PEERS = Message("system", "Be terse."), Message("user", "2 + 2?"), Message("user", "A peer: 5")
 
 
+@pytest.mark.hazard("B07", "B20")
 @pytest.mark.parametrize(
     ("messages", "sent", "notes"),
     [

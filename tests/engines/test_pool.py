@@ -66,6 +66,7 @@ class Member(LateEngine):
     """An engine that writes down when it is loaded and closed. It is loaded by its first submit.
 
     needs: GiB that it says it takes; touches: those of them that it takes at once. lives_for: completions.
+    keeps: GiB that it holds in its sleep; None: it cannot sleep. dies_asleep: it does not survive falling asleep.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class Member(LateEngine):
         slowest: int = 1,
         seed: int = 0,
         speed: int = 0,
+        keeps: int | None = None,
+        dies_asleep: bool = False,
     ) -> None:
         super().__init__(said_by(name), seed, slowest)
         self._world, self.name = world, name
@@ -92,6 +95,8 @@ class Member(LateEngine):
         self.log_path: str | None = None
         self._needs, self._touches = needs, needs if touches is None else touches
         self._lives_for, self._cannot_start, self._loaded = lives_for, cannot_start, False
+        self._keeps, self._dies_asleep, self._asleep = keeps, dies_asleep, False
+        self.takes_turns = False
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -99,13 +104,30 @@ class Member(LateEngine):
 
     @property
     def footprint(self) -> Footprint | None:
-        return Footprint("the device", self._needs * GIB, self._world.free(), "its size") if self._needs else None
+        needs = self._needs - (self._keeps or 0) * self._asleep
+        return Footprint("the device", needs * GIB, self._world.free(), "its size") if self._needs else None
+
+    @property
+    def can_sleep(self) -> bool:
+        return self.takes_turns and self._keeps is not None and self._loaded
+
+    def sleep(self) -> None:
+        assert self._keeps is not None and not self._waiting
+        if self._dies_asleep:
+            raise EngineDead("worker gone")
+        self._asleep = True
+        self._world.journal.append(f"{self.name} sleeps")
+        self._world.gave_back(self._touches - self._keeps)
 
     def submit(self, requests: Sequence[ChatRequest]) -> None:
         if self._cannot_start:
             raise EngineFailed("no such weights")
         if self.closed:
             raise EngineDead("this engine is closed; make a new one")
+        if self._asleep:
+            self._asleep = False
+            self._world.journal.append(f"wake {self.name}")
+            self._world.took(self._touches - (self._keeps or 0))
         if not self._loaded:
             self._loaded = True
             self._world.journal.append(f"load {self.name}")
@@ -129,7 +151,7 @@ class Member(LateEngine):
         if self._loaded:
             self._loaded = False
             self._world.journal.append(f"close {self.name}, {len(self._waiting)} lost")
-            self._world.gave_back(self._touches)
+            self._world.gave_back(self._keeps or 0 if self._asleep else self._touches)
 
 
 def said_by(name: str) -> Callable[[ChatRequest], Completion]:
@@ -339,9 +361,10 @@ def test_an_open_engine_is_kept_while_it_has_work_however_many_wait_for_others()
 
 
 def test_all_are_open_together_when_sharing_is_asked_for_or_they_take_no_memory() -> None:
-    for share in ("yes", "auto"):
+    shares: tuple[Share, ...] = ("yes", "auto")
+    for share in shares:
         world = World()
-        pool = Pool(world.makers("a", "b", "c", slowest=3), share)  # type: ignore[arg-type]
+        pool = Pool(world.makers("a", "b", "c", slowest=3), share)
         for wave in range(3):
             pool.submit([one for name in "abc" for one in questions(name, 4, first=4 * wave)])
             finish(pool, 12)
@@ -388,6 +411,7 @@ def test_memory_that_cannot_be_measured_is_not_shared() -> None:
     assert pool.switches == 1
 
 
+@pytest.mark.hazard("B14")
 def test_the_next_engine_loads_when_the_memory_of_the_closed_one_is_back() -> None:
     world = World(memory=10, back_after=3)
     pool = Pool(world.makers("a", "b", needs=7), "no")
@@ -400,6 +424,104 @@ def test_the_next_engine_loads_when_the_memory_of_the_closed_one_is_back() -> No
         Switch(("a",), ("b",), 3 * GIB, 10 * GIB),
     ]
     assert pool.switches == 1
+
+
+def happened(world: World) -> list[str]:
+    return [line for line in world.journal if "gets" not in line]
+
+
+def test_an_engine_that_can_sleep_makes_room_by_sleeping_and_is_loaded_once() -> None:
+    world = World(memory=10)
+    pool = Pool(world.makers("a", "b", needs=7, keeps=1))
+    told: list[Switch] = []
+    pool.on_switch = told.append
+    for wave in range(2):
+        pool.submit([*questions("a", 3, first=9 * wave), *questions("b", 2, first=9 * wave)])
+        found = finish(pool, 5)
+        assert found[f"a{9 * wave}"].text.startswith("a says") and found[f"b{9 * wave}"].text.startswith("b says")
+    # b, which is awake, is asked first by the second wave's turn.
+    assert happened(world) == ["load a", "a sleeps", "load b", "b sleeps", "wake a"]
+    assert told == [
+        Switch((), ("a",), None, 10 * GIB),
+        Switch((), ("b",), 3 * GIB, 9 * GIB, slept=("a",)),
+        Switch((), ("a",), 2 * GIB, 8 * GIB, slept=("b",), woken=True),
+    ]
+    assert [switch.plain for switch in told] == [True, False, False]
+    assert pool.switches == 2
+    pool.close()
+    assert set(happened(world)[5:]) == {"close a, 0 lost", "close b, 0 lost"}
+    assert world.free() == 10 * GIB
+
+
+def test_what_sleepers_keep_is_taken_from_them_when_it_is_too_much_and_they_are_not_asked_again() -> None:
+    world = World(memory=10)
+    pool = Pool({"a": world.maker("a", needs=6, keeps=2), "big": world.maker("big", needs=9)})
+    told: list[Switch] = []
+    pool.on_switch = told.append
+    for wave in range(2):
+        pool.submit(questions("a", 1, first=wave))
+        finish(pool, 1)
+        pool.submit(questions("big", 1, first=wave))
+        finish(pool, 1)
+    first, second = ["load a", "a sleeps", "close a, 0 lost", "load big"], ["close big, 0 lost", "load a"]
+    assert happened(world) == [*first, *second, "close a, 0 lost", "load big"]
+    assert told[1] == told[3] == Switch(("a",), ("big",), 4 * GIB, 10 * GIB)
+
+
+def test_who_falls_asleep_and_who_is_closed_is_each_engines_own_ability() -> None:
+    world = World(memory=10)
+    sleeper, other = world.maker("a", needs=3, keeps=0), world.maker("b", needs=3)
+    pool = Pool({"a": sleeper, "b": other, "big": world.maker("big", needs=8)})
+    told: list[Switch] = []
+    pool.on_switch = told.append
+    pool.submit([*questions("a", 2), *questions("b", 1)])
+    finish(pool, 3)
+    pool.submit(questions("big", 1))
+    finish(pool, 1)
+    assert happened(world) == ["load a", "load b", "a sleeps", "close b, 0 lost", "load big"]
+    assert told[-1] == Switch(("b",), ("big",), 4 * GIB, 10 * GIB, slept=("a",))
+
+
+def test_an_engine_that_wakes_beside_others_is_told_of() -> None:
+    world = World(memory=10)
+    pool = Pool(
+        {"a": world.maker("a", needs=3, keeps=0), "big": world.maker("big", needs=8), "b": world.maker("b", needs=3)}
+    )
+    told: list[Switch] = []
+    pool.on_switch = told.append
+    for turn, model in enumerate(["a", "big", "b", "a"]):
+        pool.submit(questions(model, 1, first=turn))
+        finish(pool, 1)
+    assert happened(world) == ["load a", "a sleeps", "load big", "close big, 0 lost", "load b", "wake a"]
+    assert told[-1] == Switch((), ("a",), None, 7 * GIB, woken=True)
+    assert not told[-1].plain
+
+
+def test_an_engine_that_dies_falling_asleep_is_closed_and_nothing_is_lost() -> None:
+    world = World(memory=10)
+    pool = Pool(world.makers("a", "b", needs=7, keeps=1, dies_asleep=True))
+    pool.submit([*questions("a", 3), *questions("b", 2)])
+    assert len(finish(pool, 5)) == 5
+    assert happened(world) == ["load a", "close a, 0 lost", "load b"]
+
+
+@pytest.mark.parametrize(
+    ("names", "share", "turns"), [("ab", "auto", True), ("ab", "no", True), ("ab", "yes", False), ("a", "auto", False)]
+)
+def test_engines_are_told_beforehand_whether_others_want_their_memory_in_between(
+    names: str, share: Share, turns: bool
+) -> None:
+    world = World()
+    Pool(world.makers(*names), share)
+    assert {member.takes_turns for member in world.made} == {turns}
+
+
+def test_facts_of_a_sleeping_engine_are_its_last(tmp_path: Path) -> None:
+    world = World(memory=10)
+    pool = Pool(world.makers("a", "b", needs=7, keeps=1))
+    pool.submit([*questions("a", 3), *questions("b", 2)])
+    finish(pool, 5)
+    assert {name: facts["asked"] for name, facts in pool.facts["models"].items()} == {"a": 3, "b": 2}
 
 
 def test_memory_that_does_not_come_back_is_not_waited_for_without_end() -> None:
@@ -463,6 +585,7 @@ def test_a_debate_between_two_models_costs_one_switch_a_wave_and_not_one_a_debat
 @given(
     share=st.sampled_from(["auto", "yes", "no"]),
     needs=st.integers(1, 9),
+    keeps=st.none() | st.integers(0, 2),
     schedule=st.sampled_from(["rounds", "continuous"]),
     max_live=st.integers(1, 7),
     slowest=st.integers(1, 5),
@@ -471,17 +594,27 @@ def test_a_debate_between_two_models_costs_one_switch_a_wave_and_not_one_a_debat
     rounds=st.integers(1, 3),
 )
 def test_transcripts_do_not_depend_on_which_engines_are_open(
-    share: Share, needs: int, schedule: Schedule, max_live: int, slowest: int, seed: int, agents: int, rounds: int
+    share: Share,
+    needs: int,
+    keeps: int | None,
+    schedule: Schedule,
+    max_live: int,
+    slowest: int,
+    seed: int,
+    agents: int,
+    rounds: int,
 ) -> None:
     world = World(memory=10)
     needs = min(needs, 5) if share == "yes" else needs
-    pool = Pool(world.makers("a", "b", needs=needs, slowest=slowest, seed=seed), share)
+    keeps = None if keeps is None else min(keeps, needs)
+    pool = Pool(world.makers("a", "b", needs=needs, keeps=keeps, slowest=slowest, seed=seed), share)
     found = debates(pool, 4, schedule, max_live, agents=agents, rounds=rounds)
     assert found == debates(Pool(World().makers("a", "b")), 4, agents=agents, rounds=rounds)
-    # None was ever closed while it had work.
+    # None was ever closed, or put to sleep, while it had work.
     assert all(line.endswith(", 0 lost") for line in world.journal if line.startswith("close"))
     together = share != "no" and needs <= 5
-    assert pool.switches == max(0, len(world.loads) - (2 if together else 1))
+    opened = [line for line in world.journal if line.startswith(("load ", "wake "))]
+    assert pool.switches == max(0, len(opened) - (2 if together else 1))
 
 
 # Ends
@@ -656,7 +789,7 @@ def test_a_damaged_adapter_is_named(model: Path, tmp_path: Path) -> None:
 @pytest.mark.vllm
 def test_vllm_says_what_it_will_hold_and_refuses_the_adapter_of_another_model(tmp_path: Path) -> None:
     from debate_local.engines.vllm import vllm
-    from debate_local.engines.vllm_start import cpu_build
+    from debate_local.engines.vllm_settings import cpu_build
 
     small, large = (vllm(kv_cache_gib=size).footprint for size in (0.5, 4.5))  # type: ignore[attr-defined]
     if cpu_build():

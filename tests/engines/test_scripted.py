@@ -197,6 +197,7 @@ def test_stop_strings_end_a_reply_and_are_not_part_of_it() -> None:
     asked = replace(request("?"), sampling=Sampling(stop=("\n\n", "Question")))
     stopped = answer(said("The answer is 5.\n\nQuestion: next"), asked)
     assert (stopped.text, stopped.finish_reason, stopped.generated_tokens) == ("The answer is 5.", "stop", 4)
+    assert stopped.stop_reason == "\n\n"
 
 
 def test_a_prefill_begins_the_text_and_is_not_generated() -> None:

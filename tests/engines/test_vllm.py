@@ -5,43 +5,20 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from debate_local.core.chat import ChatRequest, Completion, Engine, EngineDead, Message, Sampling
+from debate_local.core.chat import Completion, Engine, EngineDead
 from debate_local.engines.vllm import EngineStartFailed, vllm
-from debate_local.engines.vllm_start import check_visible_devices, cpu_build
+from debate_local.engines.vllm_settings import check_visible_devices, cpu_build
+from tests.engines.asking import answers, asking, texts
+from tests.engines.tiny import save_parrot
 
 pytestmark = pytest.mark.vllm
-
-STORY = "Write a very long story about a dragon and a lighthouse keeper."
-
-
-def asking(id: str, text: str = STORY, *, model: str = "default", **fields: Any) -> ChatRequest:
-    """A request; sampling fields (temperature, seed, max_tokens, stop) may be given directly."""
-    sampling = Sampling(**{"max_tokens": 16, **{n: fields.pop(n) for n in list(fields) if n in Sampling.__slots__}})
-    return ChatRequest(id, model, (Message("user", text),), sampling, **fields)
-
-
-def answers(engine: Engine, requests: Sequence[ChatRequest]) -> dict[str, Completion]:
-    """All completions, by id; each id comes back once."""
-    engine.submit(requests)
-    found: dict[str, Completion] = {}
-    while len(found) < len(requests):
-        for name, completion in engine.poll(5.0):
-            assert name not in found
-            found[name] = completion
-    assert engine.poll(0.0) == []
-    return found
-
-
-def texts(completions: Mapping[str, Completion]) -> dict[str, str]:
-    return {name: completion.text for name, completion in completions.items()}
-
 
 # What needs no model
 
@@ -103,6 +80,7 @@ def test_a_bad_option_is_named_before_anything_loads(options: dict[str, Any], sa
         vllm(**options)
 
 
+@pytest.mark.hazard("B05")
 def test_an_engine_that_does_not_fit_the_memory_says_what_is_needed_and_free() -> None:
     engine = vllm(kv_cache_gib=100_000)
     with pytest.raises(
@@ -128,11 +106,13 @@ def test_an_unknown_engine_argument_names_the_nearest_one() -> None:
     engine.close()
 
 
+@pytest.mark.hazard("B16")
 @pytest.mark.parametrize("value", [None, "0", "0,1", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "MIG-GPU-89/1/0"])
 def test_lists_of_devices_are_accepted(value: str | None) -> None:
     check_visible_devices(value, wanted=1)
 
 
+@pytest.mark.hazard("B16")
 @pytest.mark.parametrize(
     ("value", "said"), [("nonsense", "'nonsense'"), ("", "shows 0"), ("-1", "'-1'"), ("0", "shows 1")]
 )
@@ -181,6 +161,7 @@ def test_processes_of_the_engine_log_to_its_file_escape_ctrl_c_and_end_with_a_ki
 # Requests, on the shared engine
 
 
+@pytest.mark.hazard("B06")
 def test_bad_requests_fail_alone(vllm_engine: Engine) -> None:
     found = answers(
         vllm_engine,
@@ -206,6 +187,7 @@ def test_bad_requests_fail_alone(vllm_engine: Engine) -> None:
     assert found["surrogate"].failed
 
 
+@pytest.mark.hazard("B03")
 def test_the_same_seeds_in_the_same_batch_give_the_same_texts(vllm_engine: Engine) -> None:
     batch = [asking(str(seed), seed=seed) for seed in range(16)]
     first, second = texts(answers(vllm_engine, batch)), texts(answers(vllm_engine, batch))
@@ -213,6 +195,7 @@ def test_the_same_seeds_in_the_same_batch_give_the_same_texts(vllm_engine: Engin
     assert len(set(first.values())) > 8
 
 
+@pytest.mark.hazard("B02")
 def test_a_batch_may_mix_greedy_seeded_and_unseeded_requests(vllm_engine: Engine) -> None:
     batch = [
         *(asking(f"seeded {seed}", seed=seed) for seed in range(4)),
@@ -276,6 +259,7 @@ def test_template_arguments_and_neutralising_are_per_request(vllm_engine: Engine
     assert [found[name].neutralised for name in ("plain", "switch", "hostile")] == [0, 0, 1]
 
 
+@pytest.mark.hazard("B11", "B26")
 def test_logprobs_are_one_a_generated_token_and_only_when_asked_for(vllm_engine: Engine) -> None:
     found = answers(vllm_engine, [asking("with", logprobs=True, temperature=0.5, top_k=5, seed=1), asking("without")])
     logprobs = found["with"].logprobs
@@ -293,6 +277,31 @@ def test_logprobs_are_of_the_unmodified_distribution(vllm_engine: Engine) -> Non
     assert min(value for _, value in cold.logprobs) < -0.1
 
 
+@pytest.mark.hazard("B01")
+def test_a_prompt_alone_and_in_a_batch_of_64_is_the_same_up_to_rounding_and_no_more_is_promised(
+    vllm_engine: Engine,
+) -> None:
+    greedy = asking("it", temperature=0.0, logprobs=True)
+    alone = answers(vllm_engine, [greedy])["it"]
+    others = [asking(f"other {n}", f"Name {n} animals.", temperature=0.0) for n in range(63)]
+    together = answers(vllm_engine, [*others, greedy])["it"]
+    assert together.prompt_hash == alone.prompt_hash
+    assert alone.logprobs and together.logprobs
+    assert together.logprobs[0][1] == pytest.approx(alone.logprobs[0][1], abs=0.1)
+    facts: Mapping[str, Any] = vllm_engine.facts  # type: ignore[attr-defined]
+    assert facts["texts_depend_on_batches"] is True
+    assert facts["batches"]["max_num_seqs"] > 0 and facts["batches"]["enable_prefix_caching"] is True
+
+
+@pytest.mark.hazard("B09")
+def test_a_stop_string_that_is_hit_at_once_leaves_an_empty_reply(vllm_engine: Engine) -> None:
+    first = answers(vllm_engine, [asking("whole", temperature=0.0, logprobs=True)])["whole"].raw[:1]
+    empty = answers(vllm_engine, [asking("empty", temperature=0.0, stop=(first,))])["empty"]
+    assert (empty.text, empty.finish_reason, empty.error, empty.stop_reason) == ("", "stop", None, first)
+    assert empty.generated_tokens > 0
+
+
+@pytest.mark.hazard("B24")
 def test_a_stop_string_ends_the_reply_and_is_left_out(vllm_engine: Engine) -> None:
     found = answers(
         vllm_engine,
@@ -304,6 +313,17 @@ def test_a_stop_string_ends_the_reply_and_is_left_out(vllm_engine: Engine) -> No
     assert " the" in found["whole"].text
     assert found["stopped"].text == found["whole"].text.partition(" the")[0]
     assert found["stopped"].finish_reason == "stop"
+    assert (found["stopped"].stop_reason, found["whole"].stop_reason) == (" the", "")
+
+
+@pytest.mark.hazard("B24")
+def test_replies_that_keep_to_a_schema_end_each_by_itself_and_leave_the_others_alone(vllm_engine: Engine) -> None:
+    digits = {str(n): {"type": "string", "pattern": f"^[0-9]{{{n}}}$"} for n in range(1, 25)}
+    kept = [asking(n, "Say a number.", schema=schema, max_tokens=60, seed=1) for n, schema in digits.items()]
+    free = [asking(f"free {n}", max_tokens=30, seed=n) for n in range(8)]
+    found = answers(vllm_engine, [one for pair in zip(kept, [*free, *[None] * 16], strict=True) for one in pair if one])
+    assert {n: len(json.loads(found[n].text)) for n in digits} == {n: int(n) for n in digits}
+    assert all(found[request.id].generated_tokens == 30 for request in free)
 
 
 def test_a_schema_is_kept(vllm_engine: Engine) -> None:
@@ -359,6 +379,21 @@ def test_starting_vllm_leaves_the_environment_as_it_was(vllm_engine: Engine) -> 
     vllm_engine.submit([])
     assert not [name for name in os.environ if name.startswith(("VLLM_LOGGING", "VLLM_CPU_OMP"))]
     assert "libgomp" not in os.environ.get("LD_PRELOAD", "")
+
+
+@pytest.mark.slow
+@pytest.mark.hazard("B02")
+def test_seeds_and_prompts_in_chunks_do_not_kill_a_cpu_engine() -> None:
+    if not cpu_build():
+        pytest.skip("a GPU's generator can be wound back")
+    chunks = {"enable_chunked_prefill": True}
+    engine = vllm(max_model_len=1024, kv_cache_gib=0.06, max_num_batched_tokens=64, extra=chunks)
+    long = "word " * 300
+    found = answers(engine, [asking("seeded", long, seed=1), asking("unseeded", long), asking("short", seed=2)])
+    engine.close()
+    assert all(completion.generated_tokens and completion.error is None for completion in found.values())
+    assert found["seeded"].prompt_tokens > 64
+    assert {completion.notes for completion in found.values()} == {("the seed is not honoured",)}
 
 
 # Engines of their own: a small one that is killed in the end, the one after it, and one that cannot start
@@ -430,6 +465,7 @@ def test_requests_pre_empted_by_a_small_kv_cache_all_come_back(small_engine: Eng
     assert all(completion.text and completion.error is None for completion in found.values())
 
 
+@pytest.mark.hazard("B13", "B14")
 @pytest.mark.slow
 def test_a_killed_engine_raises_one_named_error_and_the_next_engine_works(small_engine: Engine) -> None:
     small_engine.submit([])
@@ -463,6 +499,26 @@ def _kill_and_expect_death(engine: Engine, victim: str) -> None:
         engine.submit([asking("after close")])
 
 
+@pytest.mark.slow
+def test_special_tokens_tell_reasoning_from_the_reply_and_nothing_vllm_says_reaches_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = save_parrot(tmp_path / "model", ["[THINK]", "n", "o", "[/THINK]", "4", "2"], ("[THINK]", "[/THINK]"))
+    # transformers has a warning for settings of sampling without do_sample.
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, "temperature": 0.1, "top_k": 5}))
+    capfd.readouterr()
+    engine: Any = vllm(str(folder), max_model_len=256, kv_cache_gib=0.05)
+    engine.log_path = str(tmp_path / "logs" / "vllm.log")
+    found = answers(engine, [asking("stated", temperature=0.0), asking("its own", temperature=None, top_k=None)])
+    engine.close()
+    assert capfd.readouterr() == ("", "")
+    assert "top_k" in (tmp_path / "logs" / "vllm.log").read_text()
+    for reply in found.values():
+        assert (reply.raw, reply.text, reply.reasoning) == ("[THINK]no[/THINK]42", "42", "no")
+        assert (reply.finish_reason, reply.generated_tokens) == ("stop", 7)
+
+
+@pytest.mark.hazard("B05")
 @pytest.mark.slow
 def test_a_start_that_fails_in_a_child_process_tells_the_childs_reason(tmp_path: Path) -> None:
     engine = vllm(max_model_len=1024, kv_cache_gib=0.001)

