@@ -8,9 +8,20 @@ One-digit sums: operands=2, operators="+", low=1, high=9.
 import random
 
 from debate_local.core.task import Task
-from debate_local.core.transcript import Item
-from debate_local.tasks.answers.number_task import NumberTask
-from debate_local.tasks.rows import item_ids
+from debate_local.tasks.answers.readers import NumberReader
+from debate_local.tasks.benchmark import Draft, build
+from debate_local.tasks.rows import Loaded, Origin, facts, item_ids
+
+ORIGIN = Origin(
+    task="arithmetic",
+    title="",
+    repository="",
+    licence="",
+    layouts=(),
+    sizes={},
+    papers=("2305.14325",),
+    download="",
+)
 
 
 def arithmetic(
@@ -30,15 +41,13 @@ def arithmetic(
     """
     _check(items, operands, low, high, operators, distinct)
     expressions = [_expression(seed, number, operands, low, high, operators, distinct) for number in range(items)]
-    ids = item_ids([{"expression": text} for text, _ in expressions], ["expression"], None)
-    return NumberTask(
-        name="arithmetic",
-        all_items=[
-            Item(id, f"What is {text}?", str(value)) for id, (text, value) in zip(ids, expressions, strict=True)
-        ],
-        prompt=PROMPT,
-        source={"generated": f"integers {low}..{high} joined by {operators}, seed {seed}", "citation": "du2023"},
-    )
+    ids = item_ids([{"expression": told} for told, _ in expressions], ["expression"])
+    drafts = [Draft(id, f"What is {told}?", str(value)) for id, (told, value) in zip(ids, expressions, strict=True)]
+    loaded = Loaded([], {"generated": f"integers {low}..{high} joined by {operators}, seed {seed}", **facts(ORIGIN)})
+    task = build(ORIGIN, loaded, drafts, NumberReader(), PROMPT)
+    # Expressions are drawn: that one comes twice is as it should be.
+    task.oddities = ()
+    return task
 
 
 def _check(items: int, operands: int, low: int, high: int, operators: str, distinct: bool) -> None:

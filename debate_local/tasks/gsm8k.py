@@ -6,27 +6,33 @@ A row (of our own making, in the original columns):
 
 Source: Cobbe et al. 2021 (arXiv 2110.14168), MIT; openai/grade-school-math on GitHub, openai/gsm8k on the hub. The
 target is what follows `####`, thousands commas and minus signs included; never the `<<...>>` notes, which differ from
-it in places.
+it in places. What comes before it is the explanation.
 """
 
-from fractions import Fraction
+import re
 
 from debate_local.core.task import Task
-from debate_local.core.transcript import Item
-from debate_local.tasks.answers.number_task import NumberTask
-from debate_local.tasks.answers.numerals import canonical, exact_number
-from debate_local.tasks.rows import Origin, TaskDataError, item_ids, load_rows
+from debate_local.tasks.answers.readers import NumberReader
+from debate_local.tasks.benchmark import Draft, build
+from debate_local.tasks.rows import Origin, Row, item_ids, load, text
 
-_ORIGIN = Origin(
+ORIGIN = Origin(
     task="gsm8k",
+    title="GSM8K",
+    repository="openai/grade-school-math",
+    licence="MIT",
+    layouts=(("question", "answer"),),
+    sizes={"test": 1319, "train": 7473},
     hub="openai/gsm8k",
     config="main",
-    columns=("question", "answer"),
+    untried="the hub's id, configuration and columns",
     download=(
         "Download test.jsonl from the GitHub repository openai/grade-school-math (folder grade_school_math/data), or a "
         "Parquet file of openai/gsm8k (folder main) from the hub, keep it anywhere, and set task.path to it."
     ),
 )
+# Reported as wrong in openai/grade-school-math#25; the four others that it counts are not named there.
+SUSPECT = {"three times more points than Sara": "reported as wrong in openai/grade-school-math#25"}
 
 
 def gsm8k(path: str | None = None, split: str = "test", revision: str | None = None) -> Task:
@@ -36,29 +42,25 @@ def gsm8k(path: str | None = None, split: str = "test", revision: str | None = N
     `split` (test or train) at `revision` (a commit or tag; None: the newest) is loaded; a file has neither.
     Raises TaskDataError, a ValueError.
     """
-    rows = load_rows(_ORIGIN, path, split, revision)
-    ids = item_ids(rows, _ORIGIN.columns, "gsm8k")
-    found = {"path": path} if path is not None else {"hub": _ORIGIN.hub, "split": split, "revision": revision}
-    return NumberTask(
-        name="gsm8k",
-        all_items=[
-            Item(id, str(row["question"]), canonical(_gold(str(row["answer"]), number)))
-            for number, (id, row) in enumerate(zip(ids, rows, strict=True), start=1)
-        ],
-        prompt=PROMPT,
-        source={**found, "rows": len(rows), "licence": "MIT", "citation": "cobbe2021"},
+    loaded = load(ORIGIN, path, split, revision)
+    ids = item_ids(loaded.rows, ORIGIN.layouts[0])
+    drafts = [_draft(id, row) for id, row in zip(ids, loaded.rows, strict=True)]
+    return build(ORIGIN, loaded, drafts, NumberReader(), PROMPT)
+
+
+_NOTES = re.compile(r"<<[^>]*>>")
+
+
+def _draft(id: str, row: Row) -> Draft:
+    question = text(row["question"])
+    solution, mark, gold = text(row["answer"]).rpartition("####")
+    return Draft(
+        id,
+        question,
+        gold.strip() if mark else f"no `####` in {text(row['answer'])[-60:]!r}",
+        suspect=next((reason for part, reason in SUSPECT.items() if part in question), ""),
+        explanation=_NOTES.sub("", solution).strip(),
     )
-
-
-def _gold(answer: str, number: int) -> Fraction:
-    """The number after the last `####`."""
-    _, mark, gold = answer.rpartition("####")
-    value = exact_number(gold) if mark else None
-    if value is None:
-        raise TaskDataError(
-            f"gsm8k, row {number}: expected `#### ` and a number at the end of answer, got {answer[-60:]!r}"
-        )
-    return value
 
 
 PROMPT = """\

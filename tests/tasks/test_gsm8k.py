@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import pytest
 
 from debate_local.tasks.gsm8k import gsm8k
 from debate_local.tasks.rows import TaskDataError
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+from tests.tasks.data import assert_every_gold_is_read, faults, jsonl, real, real_rows
 
 ROWS = [
     {"question": "A bus holds 40 people. How many do 4 hold?", "answer": "40 * 4 = <<40*4=160>>160\n#### 160"},
@@ -24,11 +22,7 @@ ROWS = [
 ]
 
 
-def jsonl(path: Path, rows: list[Any]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
+@pytest.mark.hazard("A05", "A08")
 def test_golds_keep_commas_minus_signs_and_decimals(tmp_path: Path) -> None:
     task = gsm8k(jsonl(tmp_path / "test.jsonl", ROWS))
     assert [item.target for item in task.items()] == ["160", "1650000", "-5", "2.5"]
@@ -69,6 +63,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.hazard("C25")
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_file_format_gives_the_same_items_in_the_order_of_the_file(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name)
@@ -84,14 +79,42 @@ def test_an_id_is_a_hash_of_its_row_and_does_not_know_its_place(tmp_path: Path) 
     assert gsm8k(jsonl(tmp_path / "c.jsonl", changed)).items()[0].id != there[ROWS[0]["question"]]
 
 
-def test_repeated_rows_stay_items_of_their_own_and_are_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        items = gsm8k(jsonl(tmp_path / "a.jsonl", [ROWS[0], ROWS[1], ROWS[0], ROWS[0]])).items()
-    first = items[0].id
-    assert [item.id for item in items] == [first, items[1].id, f"{first}-2", f"{first}-3"]
-    assert "2 of 4 rows repeat an earlier one" in caplog.text
+@pytest.mark.hazard("C24")
+def test_repeated_rows_stay_items_of_their_own_and_are_reported(tmp_path: Path) -> None:
+    task = gsm8k(jsonl(tmp_path / "a.jsonl", [ROWS[0], ROWS[1], ROWS[0], ROWS[0]]))
+    first = task.items()[0].id
+    assert [item.id for item in task.items()] == [first, task.items()[1].id, f"{first}-2", f"{first}-3"]
+    assert faults(task)["repeats an earlier item"] == (f"{first}-2", f"{first}-3")
+
+
+def test_the_same_question_with_another_gold_is_reported_as_a_dispute(tmp_path: Path) -> None:
+    other = {**ROWS[0], "answer": "#### 44"}
+    task = gsm8k(jsonl(tmp_path / "a.jsonl", [ROWS[0], ROWS[1], other]))
+    assert faults(task)["asks what an earlier item asks, with another gold"] == (task.items()[2].id,)
+    assert "repeats an earlier item" not in faults(task)
+
+
+@pytest.mark.hazard("A40")
+def test_a_gold_that_is_reported_as_wrong_is_scored_and_marked(tmp_path: Path) -> None:
+    doubted = {"question": "Bob has three times more points than Sara, who has 3. How many?", "answer": "#### 9"}
+    task = gsm8k(jsonl(tmp_path / "a.jsonl", [ROWS[0], doubted]))
+    sound, suspect = task.items()
+    assert not sound.suspect and "grade-school-math#25" in suspect.suspect
+    assert task.score(task.read("The answer is 9.", suspect), suspect) == 1.0
+    assert task.score(task.read("The answer is 12.", suspect), suspect) == 0.0
+
+
+def test_the_worked_solution_is_the_explanation_without_its_notes(tmp_path: Path) -> None:
+    assert gsm8k(jsonl(tmp_path / "a.jsonl", ROWS)).items()[0].explanation == "40 * 4 = 160"
+
+
+def test_a_gold_that_cannot_be_read_is_reported_and_never_right(tmp_path: Path) -> None:
+    broken = {"question": "How many?", "answer": "It is five or 6."}
+    task = gsm8k(jsonl(tmp_path / "a.jsonl", [ROWS[0], broken]))
+    item = task.items()[1]
+    assert faults(task)["has a gold that cannot be read"] == (item.id,)
+    assert item.suspect == "the gold cannot be read"
+    assert task.score(task.read("The answer is 5.", item), item) == 0.0
 
 
 def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +160,9 @@ def test_a_wrong_column_is_named_with_those_that_were_found(tmp_path: Path) -> N
         ("a.json", "[1, 2]", "element 1: expected an object"),
         ("a.parquet", "not parquet", "is not a Parquet file"),
         ("a.jsonl", '{"question": "?", "answer": null}\n', "missing: answer"),
-        ("a.jsonl", '{"question": "?", "answer": "no mark 5"}\n', "row 1: expected `#### ` and a number"),
-        ("a.jsonl", '{"question": "?", "answer": "#### five or 6"}\n', "row 1: expected `#### ` and a number"),
+        ("a.jsonl", '{"question": "?", "answer": "no mark 5"}\n', 'no gold can be read, the first is "no `####`'),
+        ("a.jsonl", '{"question": "?", "answer": "#### five or 6"}\n', "no gold can be read, the first is 'five or 6'"),
+        ("a.csv", "question,answer\na,#### 1,2\n", "line 2: 3 cells under 2 columns"),
     ],
 )
 def test_a_broken_file_is_refused_with_the_place_of_the_fault(tmp_path: Path, name: str, text: str, says: str) -> None:
@@ -182,6 +206,8 @@ def test_a_hub_out_of_reach_says_how_to_go_on_without_it() -> None:
     assert "task.path=FILE" in done.stderr and "Download test.jsonl" in done.stderr
 
 
+@pytest.mark.hazard("B27")
+@pytest.mark.hazard("B27")
 def test_a_local_file_is_loaded_without_datasets_and_its_cache(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "test.jsonl", ROWS)
     code = (
@@ -201,12 +227,12 @@ def test_a_local_file_is_loaded_without_datasets_and_its_cache(tmp_path: Path) -
     assert not home.exists()
 
 
-@pytest.mark.skipif(not (SHARED / "gsm8k_test.jsonl").exists(), reason="the shared GSM8K samples are not here")
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_the_real_rows_load_and_their_worked_solutions_are_graded_right(split: str) -> None:
-    task = gsm8k(str(SHARED / f"gsm8k_{split}.jsonl"))
-    rows = [json.loads(line) for line in (SHARED / f"gsm8k_{split}.jsonl").read_text(encoding="utf-8").splitlines()]
+    task, rows = gsm8k(real(f"gsm8k_{split}")), real_rows(f"gsm8k_{split}")
     assert len(task.items()) == len(rows) == len({item.id for item in task.items()})
     for item, row in zip(task.items(), rows, strict=True):
         assert task.score(task.read(row["answer"], item), item) == 1.0
         assert task.read(item.question, item).missing
+    assert_every_gold_is_read(task)
+    assert list(faults(task)) == ["200 rows were loaded; as published: test 1,319, train 7,473"]

@@ -60,6 +60,7 @@ def test_the_span_shows_where_in_the_reply_the_answer_stands(case: dict[str, Any
         ("Final answer: 18", "final answer"),
         ("The answer is 18%.", "answer (percent)"),
         ("The answer is 17. Sorry, it should be 18.", "correction"),
+        ("**She makes 18 dollars**, since 9 * 2 = 18. It is 3 more than before.", "lenient: bold"),
         ("9 * 2 = 18", "lenient: equation"),
         ("She sells 9, so she makes 18 dollars.", "lenient: conclusion"),
         ("She makes 18 dollars.", "lenient: last number"),
@@ -90,6 +91,56 @@ def test_no_answer_says_why(text: str, why: str) -> None:
     answer = read_number(text)
     assert answer.missing and answer.value is None
     assert answer.rule == why
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("The chance is 1 in 4.", "0.25"),
+        ("The probability is 3 out of 10.", "0.3"),
+        ("He has read 18 out of 20 pages.", "18"),
+        ("She ran a 5k race in 31 minutes.", "31"),
+        ("He earns 5k a month.", "5000"),
+        ("It comes to twelve dollars and fifty cents.", "12.5"),
+        ("He buys a dozen rolls.", "12"),
+        ("The fund holds \\$1.5\\text{ million}.", "1500000"),
+        ("The answer is $3 \\cdot 2^4$.", "48"),
+        ("Total:- 45 stamps", "45"),
+    ],
+)
+def test_numbers_are_read_as_they_are_meant(text: str, value: str) -> None:
+    assert read_number(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("The walk is 9 miles long, which takes about 3 hours.", "9"),
+        ("She fills 12 bottles, since 25 / 2 = 12.5 is rounded down.", "12"),
+        ("The rent is $1,080 (8% of $1,000 being $80).", "1080"),
+        ("So he saves 70 dollars, 20% of his pay.", "70"),
+        ("It costs $56.\n\nExplanation: 4 tickets and $12 for parking make $56, or $5 less online.", "56"),
+        ("So the trip is 42 km long. At 14 km an hour it lasts 3 hours.", "42"),
+        ("There are 8 left. Let me know if I should explain the 3 steps!", "8"),
+        ("The total is 66, and that is my final answer. Bob: 60.", "66"),
+        ("He pays 480 dollars, as much as for his iPhone 12.", "480"),
+        ("I get 92, as the other 2 agents do.", "92"),
+        ("I'm sorry, but I can't help with 40 bottles.", None),
+        ("The answer is the same as agent 2's.", None),
+        ('{"answer": null, "confidence": 0.1}', None),
+        ("If the tip counts, the answer is 55, otherwise it is 50.", None),
+        ("On the first reading the answer is 5. On the second reading the answer is 6.", None),
+    ],
+)
+def test_what_is_said_in_passing_is_no_answer(text: str, value: str | None) -> None:
+    assert read_number(text).value == value
+
+
+def test_cents_and_dollars_are_read_in_the_unit_that_the_question_asks_for() -> None:
+    assert read_number("It is $0.25 more.", "How much more is that, in cents?").value == "25"
+    assert read_number("The answer is 25 cents.", "How many cents?").value == "25"
+    assert read_number("The answer is 25 cents.", "How many dollars is that?").value == "0.25"
+    assert read_number("It is $0.25 more.", "How much more is that?").value == "0.25"
 
 
 def test_18_and_18_point_0_are_one_vote_and_2_to_the_53_plus_1_is_another() -> None:

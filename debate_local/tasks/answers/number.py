@@ -13,47 +13,77 @@ The rules in their order; `Answer.rule` names the one that matched, with the num
   final answer           **Final answer:** 18
   answer                 the answer is 18, {"answer": 18}, die Antwort lautet 18, 答案是 18
   correction             The answer is 18. Sorry, I forgot one, so it should be 20.
+  lenient: bold          **She has 42 jars**, since 6 * 7 = 42. One is open.
   lenient: equation      6 * 7 = 42
   lenient: conclusion    ..., so 42 are left
   lenient: last number   The six boxes hold 42 jars.
 """
 
 import re
+from fractions import Fraction
 
 from debate_local.core.transcript import Answer
-from debate_local.tasks.answers import voice
-from debate_local.tasks.answers.number_choice import Found, NumberText, concluded, led_to_by_a_verb, opens, stated
+from debate_local.tasks.answers.number_choice import NumberText, stated
+from debate_local.tasks.answers.number_prose import concluded, led_to_by_a_verb, opens
 from debate_local.tasks.answers.numerals import Numeral, canonical
-from debate_local.tasks.answers.reply import Sentence, own_part, plain, sentences
+from debate_local.tasks.answers.reply import OwnText, Sentence, nothing_in, own_part, plain
+from debate_local.tasks.answers.statements import (
+    CUE_WORDS,
+    Found,
+    Statement,
+    box_before,
+    last_words,
+    link_after,
+    settle,
+    stretch,
+)
 
 FORMAT = "Give the final answer as one number inside \\boxed{} at the end of your reply."
-
-# A reply may repeat a cue thousands of times, and lenient reading needs only its end: both are bounded.
-_MOST_CUES = 12
-_LENIENT_WINDOW = 1200
-_MOST_SENTENCES = 40
-_LONGEST_BOX = 200
-_LONGEST_SENTENCE = 300
 
 
 def read_number(text: str, question: str = "") -> Answer:
     """The number a reply gives as its answer.
 
-    question: what was asked; where the reply repeats it word for word, that part is not read. value and key are the
-    canonical decimal (ASCII minus, no grouping), or `p/q` when no finite decimal is equal; both exact.
+    question: what was asked; where the reply repeats it word for word, that part is not read, and cents or dollars that
+    it asks for are the unit. value and key are the canonical decimal (ASCII minus, no grouping), or `p/q` when no
+    finite decimal is equal; both exact.
     """
-    own = own_part(text, question).rstrip()
+    own = own_part(text, question)
     if not own:
-        return Answer.none("nothing outside reasoning, question and template tokens" if text.strip() else "empty reply")
-    own = own[: _next_question(own)]
+        return Answer.none(nothing_in(text))
     reply = NumberText(own)
-    begin = max(0, len(own) - _LENIENT_WINDOW)
-    found = _stated(reply) or _lenient(reply, begin, plain(question)) or Found("no number")
-    if found.numeral is None or found.numeral.value is None:
+    asked = plain(question)
+    found = settle(
+        reply,
+        _CUE,
+        lambda statement: _stated(reply, statement),
+        lambda start, corrects: _lenient(reply, start, asked, corrects),
+        _own_cue,
+        lambda one, other: one.value == other.value,
+    )
+    if found is None:
+        return Answer.none("no number")
+    numeral = found.thing
+    if numeral is None or numeral.value is None:
         return Answer.none(found.rule)
-    value = canonical(found.numeral.value)
-    form = f" ({found.numeral.form})" if found.numeral.form else ""
-    return Answer(value, value, found.rule + form, (found.numeral.start, found.numeral.end))
+    exact, form = _in_asked_unit(reply, numeral, numeral.value, asked)
+    value = canonical(exact)
+    return Answer(value, value, f"{found.rule} ({form})" if form else found.rule, (numeral.start, numeral.end))
+
+
+_ASKS_FOR_CENTS = re.compile(r"\b(?:in|how many) cents\b", re.IGNORECASE)
+_ASKS_FOR_DOLLARS = re.compile(r"\b(?:in|how many) dollars\b", re.IGNORECASE)
+_CENTS = re.compile(r"\s?(?:cents?\b|¢)")
+
+
+def _in_asked_unit(reply: NumberText, numeral: Numeral, value: Fraction, question: str) -> tuple[Fraction, str]:
+    """The value and the numeral's form; $0.25 is 25 where the question asks for cents, 25 cents are 0.25 in dollars."""
+    written = reply.text[numeral.start : numeral.end]
+    if "$" in written and _ASKS_FOR_CENTS.search(question):
+        return value * 100, "dollars as cents"
+    if _CENTS.match(reply.low, numeral.end) and "$" not in written and _ASKS_FOR_DOLLARS.search(question):
+        return value / 100, "cents as dollars"
+    return value, numeral.form
 
 
 def same_number(a: Answer, b: Answer) -> bool:
@@ -61,131 +91,51 @@ def same_number(a: Answer, b: Answer) -> bool:
     return a.key is not None and a.key == b.key
 
 
-_INVENTED = re.compile(r"(?:answer(?: is|:)|boxed\{)[^\n]{0,200}(\n[ \t]*\n)([^\n?]{0,300}\?)", re.IGNORECASE)
+_CUE = re.compile(rf"{CUE_WORDS}|result(?=[*_]*:)|my (?:own )?(?:result|value|figure)\b,?")
 
 
-def _next_question(text: str) -> int:
-    """Where, a paragraph after a stated answer, the model goes on to ask itself something new; else the end."""
-    if "?" in text:
-        for found in _INVENTED.finditer(text):
-            if voice.asks(found[2].lower()):
-                return found.start(1)
-    return len(text)
+def _own_cue(reply: OwnText, cue: re.Match[str]) -> Statement | None:
+    """`Result: 18` on a line of its own, `my result, 18, ...`: the number must come at once."""
+    link = link_after(reply, cue.end())
+    sentence = stretch(reply, link.end()) if link else None
+    return Statement("answer", cue.start(), sentence.start, sentence.end, label=True) if sentence else None
 
 
-# Every branch begins with a letter or mark, so that the search can skip to the next of these.
-_CUE = re.compile(
-    r"\\f?box(?:ed)?(?![a-z])|####|answer|antwort|antwoord|respuesta|réponse|reponse|risposta|resposta|ответ|答案|答え|"
-    r"答(?=[:は])|정답|الجواب|الإجابة"
-)
+_HASH_VALUE = re.compile(r"(?!\d{1,2}[.)]\s)(?=[-−]?\\?[$£€]?[-−]?\d)")
 
 
-def _stated(reply: NumberText) -> Found | None:
-    """The last stated answer that can be read, unless what follows corrects or withdraws it."""
-    readers = {"\\": _boxed, "#": _hash}
-    for cue in reversed(list(_CUE.finditer(reply.low))[-_MOST_CUES:]):
-        if not voice.of_a_peer(reply.low, cue.start()):
-            found = readers.get(cue.group()[0], _answer)(reply, cue)
-            if found is not None:
-                return _corrected(reply, found) or found
-    return None
+def _stated(reply: NumberText, statement: Statement) -> Found[Numeral] | None:
+    if statement.rule == "boxed":
+        return _boxed(reply, statement)
+    if statement.rule == "hash" and not _HASH_VALUE.match(reply.text, statement.start):
+        return None
+    if statement.label and _LIST_NUMBER.match(reply.text, statement.start):
+        return None
+    found = stated(reply, statement.start, statement.end, statement.rule)
+    if found is None or found.thing is None or not statement.label:
+        return found
+    return found if _comes_at_once(reply, statement, found.thing) else None
 
 
-_BOX_LIST = re.compile(r"[\s$,;]*(?:and|or)?[\s$]*(?:[a-z]\s*=\s*)?")
-
-
-def _boxed(reply: NumberText, cue: re.Match[str]) -> Found | None:
-    text = reply.text
-    start = cue.end()
-    while text.startswith(" ", start):
-        start += 1
-    if not text.startswith("{", start):
-        # TeX takes one token without braces.
-        bare = next(iter(reply.numerals(start, min(len(text), start + 40))), None)
-        return Found("boxed", bare) if bare and bare.start == start else None
-    end = _closing_brace(text, start)
-    if end is None:
-        # A loop that was cut off repeats an earlier box; anything else may lack digits.
-        repeats = text.find(text[cue.start() : start + _LONGEST_BOX].rstrip(), 0, cue.start()) >= 0
-        return None if repeats else Found("cut off in a box")
-    found = stated(reply, start + 1, end, "boxed")
-    earlier = _box_before(reply, cue.start())
-    if found and found.numeral and earlier and earlier.value != found.numeral.value:
-        return Found("several boxes in one list")
+def _boxed(reply: NumberText, box: Statement) -> Found[Numeral] | None:
+    if not box.closed:
+        return Found("cut off in a box")
+    if _EMPTY.fullmatch(reply.text, box.start, box.end) and not box.bare:
+        # The form of the answer, when something follows.
+        return None if reply.text[box.end :].strip(" \n$}*.\\])") else Found("an empty box")
+    if box.bare:
+        first = next(iter(reply.numerals(box.start, box.end)), None)
+        return Found("boxed", first) if first and first.start == box.start else None
+    found = stated(reply, box.start, box.end, "boxed")
+    if found and found.thing and (before := box_before(reply, box.cue)):
+        earlier = stated(reply, *before, "boxed")
+        if earlier and earlier.thing and earlier.thing.value != found.thing.value:
+            return Found("several boxes in one list")
     return found
 
 
-def _box_before(reply: NumberText, place: int) -> Numeral | None:
-    """The number in a box that only a comma, `and` or `or` parts from the box at `place`."""
-    before = reply.low.rfind("\\boxed{", max(0, place - _LONGEST_BOX), place)
-    close = _closing_brace(reply.text, before + 6) if before >= 0 else None
-    if close is None or not _BOX_LIST.fullmatch(reply.low, close + 1, place):
-        return None
-    found = stated(reply, before + 7, close, "boxed")
-    return found.numeral if found else None
-
-
-def _closing_brace(text: str, opening: int) -> int | None:
-    depth = 0
-    for index in range(opening, min(len(text), opening + _LONGEST_BOX)):
-        if text[index] == "{":
-            depth += 1
-        elif text[index] == "}":
-            depth -= 1
-            if not depth:
-                return index
-    return None
-
-
-_HASH_VALUE = re.compile(r"\s*+(?!\d{1,2}[.)]\s)(?=[-−]?\\?[$£€]?[-−]?\d)")
-
-
-def _hash(reply: NumberText, cue: re.Match[str]) -> Found | None:
-    """`#### 18`; a heading of the same depth (#### 1. Add, #### Step) states nothing."""
-    value = _HASH_VALUE.match(reply.text, cue.end())
-    if value is None:
-        return None
-    limit = min(len(reply.text), value.end() + _LONGEST_SENTENCE)
-    end = reply.text.find("\n", value.end(), limit)
-    return stated(reply, value.end(), end if end >= 0 else limit, "hash")
-
-
-_LINK = re.compile(
-    r"""(?: (?P<direct>(?:\s+of)?[\s*_]*(?=\\?[$£€]?\d|-\d))
-          | (?P<filler>[^\d.\n:=?!>{}]{0,60}?)
-            (?: (?P<verb>\b(?:is|was|are|be|equals?|becomes?|comes\ to|ist|lautet|es|est|è|é|هو|هي)\b|[=是为為は])
-              | (?P<label>[:>]|\s[-–—](?=\s)|→|->)
-              | (?P<heading>\n)))
-        [\s:*_"']*""",
-    re.VERBOSE,
-)
-_MARKUP_ONLY = re.compile(r"[\s*_#\"']*\Z")
-_NO_LINK = re.compile(r"\b(?:divided|times|plus|minus|multiplied|depends|cannot|can't|can not|not)\b")
-_FINAL = re.compile(r"\bfinal\W+\Z")
-
-
-def _answer(reply: NumberText, cue: re.Match[str]) -> Found | None:
-    """`the answer is 18`, `Final answer: 18`, `<answer>18</answer>`, `"answer": 18`, a heading `Answer` and a line."""
-    low, start = reply.low, cue.start()
-    link = _LINK.match(low, cue.end())
-    if link is None or low.startswith("/", start - 1) or voice.supposed(low, start):
-        return None
-    filler = link["filler"] or ""
-    if _NO_LINK.search(filler) or (link["heading"] and not _MARKUP_ONLY.match(filler)):
-        return None
-    end = min(len(low), link.end() + _LONGEST_SENTENCE)
-    sentence = next(sentences(reply.text, link.end(), end), None)
-    # A box has its own rule, and has been tried.
-    if sentence is None or "\\box" in low[sentence.start : sentence.end]:
-        return None
-    tag = link["label"] == ">" and low.startswith("<", start - 1)
-    final = _FINAL.search(low, max(0, start - 10), start)
-    found = stated(reply, sentence.start, sentence.end, "tag" if tag else "final answer" if final else "answer")
-    if found is None or found.numeral is None or final or link["verb"] or link["direct"] is not None:
-        return found
-    return found if _comes_at_once(reply, sentence, found.numeral) else None
-
-
+# Possessive: a long row of dots must not be tried in pieces.
+_EMPTY = re.compile(r"(?:\s|\\phantom\{[^{}]*\}|\\[,;:!quad ]++|\.{2,}+|\\l?dots|_++|\?)*+")
 _FILLERS = re.compile(
     r"[\s*_$\\(\[{\"'>]*(?:(?:so|therefore|thus|about|approximately|approx\.?|roughly|exactly|only|a|the|total|number"
     r"|of|it|is|equal|to|there|are|x|=|[a-z]\s*=|\\[a-z]+\{?)[\s*_$:,({]*)*+\Z"
@@ -195,66 +145,94 @@ _AFTER_LABEL = re.compile(
 )
 
 
-def _comes_at_once(reply: NumberText, sentence: Sentence, numeral: Numeral) -> bool:
+def _comes_at_once(reply: NumberText, statement: Statement, numeral: Numeral) -> bool:
     """After a mere label (`Answer: She has 16 eggs. She eats 3. ...`) whole workings may follow: not a statement."""
-    if "=" in reply.text[sentence.start : sentence.end] or _FILLERS.match(reply.low, sentence.start, numeral.start):
+    start, end = statement.start, statement.end
+    if "=" in reply.text[start:end] or _FILLERS.match(reply.low, start, numeral.start):
         return True
-    return _AFTER_LABEL.match(reply.low, sentence.end) is not None
+    return _AFTER_LABEL.match(reply.low, end) is not None
 
 
-def _corrected(reply: NumberText, found: Found) -> Found | None:
-    """What a correction after the stated answer puts in its place; None when there is no correction."""
-    if found.numeral is None or not reply.low[found.numeral.end :].strip(" .\n$*}\\)]"):
+def _lenient(reply: NumberText, start: int, question: str, corrects: bool) -> Found[Numeral] | None:
+    """The number of the last sentence that has one and is neither a question, a check, nor about another agent."""
+    text = _without_list_numbers(_before_explanation(reply.text, start), start)
+    view = reply if text is reply.text else NumberText(text)
+    last: Found[Numeral] | None = None
+    further = 0
+    for word in last_words(view, start, "" if corrects else question, corrects):
+        if word.refusal:
+            return last or Found(word.refusal)
+        found = concluded(view, word.sentence)
+        if word.last and not word.sentence.mark and not _complete(view, word.sentence, found, word.alone):
+            return Found("cut off in a sentence")
+        if found is None:
+            continue
+        if last is None and (corrects or found.thing is None):
+            return found
+        if point := _point(view, word.sentence, found, remark=last):
+            return point
+        last = last or found
+        further += 1
+        if further > _REMARKS:
+            break
+    return last
+
+
+# How many sentences of mere remarks may follow the one that makes the point.
+_REMARKS = 3
+_MAKES_THE_POINT = re.compile(r"[\s*_>#-]*(?:so|therefore|thus|hence|altogether|all in all|overall)\b")
+_BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*")
+_CLAUSE = re.compile(r"(?:[^\W\d]{2,}\W+){2}")
+
+
+def _point(
+    reply: NumberText, sentence: Sentence, found: Found[Numeral], remark: Found[Numeral] | None
+) -> Found[Numeral] | None:
+    """The number of a sentence that makes the reply's point: it concludes, or sets the number in bold.
+
+    remark: what a later sentence arrives at. An equation is no mere remark, unless the point is a clause in bold.
+    """
+    if found.thing is None:
         return None
-    taken_back = voice.withdrawn(reply.low, found.numeral.end)
-    begin = found.numeral.end if taken_back else voice.doubt_after(reply.low, found.numeral.end)
-    if begin is not None:
-        better = _lenient(reply, max(begin, len(reply.text) - _LENIENT_WINDOW), corrects=not taken_back)
-        if better is not None and better.numeral is not None:
-            return Found("correction", better.numeral)
-    return Found("withdrawn") if taken_back else None
+    worked_out = remark is not None and remark.rule != "lenient: last number"
+    for bold in _BOLD.finditer(reply.text, max(0, sentence.start - 2), min(len(reply.text), sentence.end + 3)):
+        inside = any(n.value == found.thing.value for n in reply.numerals(*bold.span(1)))
+        if inside and not bold[1].rstrip().endswith(":") and (not worked_out or _CLAUSE.search(bold[1])):
+            return Found("lenient: bold", found.thing)
+    if worked_out:
+        return None
+    if _MAKES_THE_POINT.match(reply.low, sentence.start, sentence.end):
+        return Found("lenient: conclusion", found.thing)
+    return found if remark is None and _strong(reply, sentence, found) else None
 
 
-_CHECK = re.compile(
-    r"[\s*_#>(\-]*(?:check|verif|to (?:check|verify)|note|remark|confidence|p\.?s\b|proof|hint|tip"
-    r"|you asked|the (?:question|problem) asks)"
+def _strong(reply: NumberText, sentence: Sentence, found: Found[Numeral]) -> bool:
+    """No bold clause can come before, and the last sentence concludes or works something out."""
+    worked_out = found.rule != "lenient: last number" or "=" in reply.text[sentence.start : sentence.end]
+    return worked_out and "**" not in reply.text
+
+
+_EXPLANATION = re.compile(
+    r"\n\s*\n?[\s*_#]*(?:(?:detailed |step-by-step )?(?:explanation|steps|working|reasoning|details|calculation)"
+    r"|long answer)"
+    r"[*_]*\s*(?::|\n)",
+    re.IGNORECASE,
 )
 
 
-def _lenient(reply: NumberText, start: int, question: str = "", corrects: bool = False) -> Found | None:
-    """The number of the last sentence that has one and is neither a question, a check, nor about another agent.
-
-    corrects: only a sentence that puts something in the place of what was said may speak.
-    """
-    text = _without_list_numbers(reply.text, start)
-    view = reply if text is reply.text else NumberText(text)
-    ends = list(sentences(view.text, start))
-    for sentence in reversed(ends[-_MOST_SENTENCES:]):
-        words = view.low[sentence.start : sentence.end]
-        if voice.refused(words):
-            return Found("a refusal or a question back")
-        if sentence.mark == "?" and voice.asks(words):
-            return Found("a question and nothing after it")
-        if sentence.mark == "?" or _CHECK.match(words) or (corrects and not voice.puts_instead(words)):
-            continue
-        if voice.about_peers(words) or voice.below_a_peers_name(view.low, sentence.start):
-            continue
-        if _echoes(view.text, sentence, question):
-            continue
-        found = concluded(view, sentence)
-        if sentence is ends[-1] and not sentence.mark and not _complete(view, sentence, found, len(ends) == 1):
-            return Found("cut off in a sentence")
-        if found is not None:
-            return found
-    return None
+def _before_explanation(text: str, start: int) -> str:
+    """What stands before an explanation that follows a short answer (`It costs $56. Explanation: ...`)."""
+    heading = _EXPLANATION.search(text, start)
+    if (
+        heading is None
+        or heading.start() > _SHORT_ANSWER
+        or not any(char.isdecimal() for char in text[: heading.start()])
+    ):
+        return text
+    return text[: heading.start()] + "."
 
 
-def _echoes(text: str, sentence: Sentence, question: str) -> bool:
-    """Is this sentence, whole, one of the question's?"""
-    words = text[sentence.start : sentence.end].strip()
-    return words in question and any(words == question[s.start : s.end].strip() for s in sentences(question))
-
-
+_SHORT_ANSWER = 160
 _LIST_NUMBER = re.compile(r"(?m)^[ \t>*]*(?:[-•][ \t]+)?(\d{1,2})[.)][ \t]+(?=\S)")
 
 
@@ -273,21 +251,32 @@ def _without_list_numbers(text: str, start: int) -> str:
 _END_MARK = re.compile(r"[!?)\]}*$\"'`|」]\s*\Z")
 # Possessive throughout: a word must not be tried in pieces.
 _TAIL = re.compile(r"\W*(?:(?!(?:and|then|when|but|so|which|while|who|or)\b)[^\W\d]++(?:\^?\d)?+[^\w,;]*+){0,9}+\Z")
+_COMMA_TAIL = re.compile(r"(?:\W*(?!(?:and|then|when|but|so|which|while|who|or)\b)[^\W\d]++){0,9}+\s*,\s*\Z")
 _DANGLING = re.compile(
     r"(?:\b(?:for|and|of|the|to|a|an|with|that|is|by|in|then|so|but|or|when|if|from|at|on|as|which|plus|minus|times)"
-    r"|[-+×/=,(:]|\s\*)\s*\Z"
+    r"|[-+×/=,(:]\s*\$?|\s\*)\s*\Z"
 )
 
 
-def _complete(reply: NumberText, sentence: Sentence, found: Found | None, alone: bool) -> bool:
+def _complete(reply: NumberText, sentence: Sentence, found: Found[Numeral] | None, alone: bool) -> bool:
     """Does a last sentence without an end mark look finished? A reply that was cut off gives no answer."""
     low, start, end = reply.low, sentence.start, sentence.end
+    if found and found.thing and _COMMA_TAIL.match(low, found.thing.end, end):
+        # A comma too many: `she has to order 4 sacks, every week,`
+        return led_to_by_a_verb(low, start, found.thing)
     if _DANGLING.search(low, max(start, end - 20), end):
         return False
     if _END_MARK.search(low, max(start, end - 4), end):
         return True
-    if found is None or found.numeral is None:
+    if found is None or found.thing is None:
         return found is not None
-    if not _TAIL.match(low, found.numeral.end, end):
+    if found.rule == "lenient: equation" and reply.text[found.thing.end : end].lstrip(" $&").startswith("="):
+        # -23 = 4 - 27
+        return True
+    # `12, because 3 * 4 = 12` is told to the end.
+    last = reply.numerals(found.thing.end, end)[-1:]
+    if last and last[0].value == found.thing.value and _TAIL.match(low, last[0].end, end):
+        return True
+    if not _TAIL.match(low, found.thing.end, end):
         return False
-    return alone or opens(low, start, found.numeral) or led_to_by_a_verb(low, start, found.numeral)
+    return alone or opens(low, start, found.thing) or led_to_by_a_verb(low, start, found.thing)

@@ -52,8 +52,10 @@ _NUMERAL = re.compile(
         )?
     )
     (?: \s{{0,2}}(?P<percent>\\?%|per\s?cent\b)
-      | \s{{0,2}}(?P<scale>(?i:hundred|thousand|million|billion|trillion))\b
+      | (?:\\text\{{)?\s{{0,2}}(?P<scale>(?i:hundred|thousand|million|billion|trillion))\b
+      # A 5k race is no 5,000 of anything.
       | (?P<short>[kK]|M|mn|bn)(?![A-Za-z])
+            (?P<name>[\s-](?:race|run|walk|marathon|jog|course|fun\srun|event|video|resolution|tv)\b)?
       | (?:\s?(?:dollars?|euros?|pounds?))?(?:,?\sand|,)?\s(?P<cents>\d{{1,2}})\s?(?:cents?|pence)\b
     )?
     """,
@@ -68,7 +70,7 @@ _CURRENCY = re.compile(r"(?:\\?[$£€¥₹]|US\$)[ ]?\Z")
 _MINUS = re.compile(
     r"""(?: (?<![A-Za-z0-9_)\]}%−–-])(?<![\d)\]}%][ ])([-−–])         # -7, and not 12-7 or 12 -7
           | (?<![A-Za-z0-9_)\]}%]\s)(?<![A-Za-z0-9_)\]}%])(−\s)      # U+2212 may stand apart
-          | (?:[=≈(:{]|\b(?:is|be|equals))[ \t]*([-−]\s)            # = - 7
+          | (?:[=≈({]|:(?![-−])|\b(?:is|be|equals))[ \t]*([-−]\s)   # = - 7, and not a label's :- 7
           | \b(negative\s)
           # minus seven, and not 12 minus 7
           | (?:^|[=(:,*]|\b(?:is|be|was|equals|of|are|get|gives|so))\s*\*{0,2}(minus\s)
@@ -124,6 +126,8 @@ def _numeral(text: str, match: re.Match[str], continental: Callable[[], bool]) -
         return Numeral(start, match.end(), -value if negative and value is not None else value)
     if value is not None and match["cents"]:
         value, form = value + Fraction(int(match["cents"]), 100), "two units"
+    elif match["name"]:
+        value, form = None, "name"
     elif value is not None and (scale := match["scale"] or match["short"]):
         value, form = value * _SCALES[scale.lower()], "scaled"
     elif match["percent"]:
@@ -239,7 +243,8 @@ _ANY_WORD = "|".join(sorted([*_WORDS, *_BIG], key=len, reverse=True))
 _PART_WORD = "halves|half|(?:third|quarter|fourth|fifth|sixth|eighth|tenth)s?"
 _WORD_NUMERAL = re.compile(
     rf"""\b(?P<sign>(?:minus|negative)\s+)?
-    (?:(?P<words>(?:an?\s+(?=(?:hundred|thousand|million|billion)\b))?
+    (?:(?P<dozen>a\s+dozen\b)
+      |(?P<words>(?:an?\s+(?=(?:hundred|thousand|million|billion)\b))?
          (?:{_ANY_WORD})\b(?:(?:\s*-\s*|,?\s+and\s+|,?\s+)(?:{_ANY_WORD})\b)*)
        (?:\s+and\s+(?:a\s+|one\s+)(?P<and>{_PART_WORD})\b|[\s-]+(?P<of>{_PART_WORD})\b)?)""",
     re.VERBOSE | re.IGNORECASE,
@@ -247,11 +252,29 @@ _WORD_NUMERAL = re.compile(
 
 
 def find_words(text: str, start: int, end: int) -> list[Numeral]:
-    """All numerals written in English words (fifty-two, minus three, two thirds, two and a half) in text[start:end]."""
-    return [_word_numeral(match) for match in _WORD_NUMERAL.finditer(text, start, end)]
+    """All numerals written in English words (fifty-two, minus three, two thirds, two and a half) in text[start:end].
+
+    Dollars and cents are one numeral.
+    """
+    found: list[Numeral] = []
+    for match in _WORD_NUMERAL.finditer(text, start, end):
+        numeral = _word_numeral(match)
+        if found and numeral.value is not None and (whole := found[-1]).value is not None:
+            small = _CENTS.match(text, numeral.end, end)
+            if small and _AND_CENTS.fullmatch(text, whole.end, numeral.start):
+                numeral = Numeral(whole.start, small.end(), whole.value + numeral.value / 100, "two units")
+                found.pop()
+        found.append(numeral)
+    return found
+
+
+_CENTS = re.compile(r"\s(?:cents?|pence)\b")
+_AND_CENTS = re.compile(r"\s(?:dollars?|euros?|pounds?)(?:,?\sand|,)?\s", re.IGNORECASE)
 
 
 def _word_numeral(match: re.Match[str]) -> Numeral:
+    if match["dozen"]:
+        return Numeral(match.start(), match.end(), Fraction(-12 if match["sign"] else 12), "words")
     words = [word for word in re.split(r"[\s,-]+", match["words"].lower()) if word not in ("and", "a", "an")]
     counted = _count(words) if len(words) <= 20 else None
     value = None if counted is None else Fraction(counted)

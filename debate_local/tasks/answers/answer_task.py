@@ -1,4 +1,4 @@
-"""What all tasks with one number as the answer share: reading, comparing and grading. Knows no benchmark."""
+"""What all tasks share whose replies are read and graded by rule. Knows no benchmark and no kind of answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,24 +6,31 @@ from typing import Any
 
 from debate_local.core.task import Grading, Metric, grade_answers
 from debate_local.core.transcript import Answer, Item, Transcript
-from debate_local.tasks.answers.number import FORMAT, read_number, same_number
+from debate_local.tasks.answers.readers import ExpressionReader, Reader
+from debate_local.tasks.hygiene import Oddity
 
 
 @dataclass(slots=True)
-class NumberTask:
-    """A task (`core.task.Task`) whose every target is a canonical number.
+class AnswerTask:
+    """A task (`core.task.Task`) of one reader.
 
     prompt: what `ask` says; `{question}` stands for the item's question, `{answer_format}`, at its end, for the
-    sentence that asks for the format. source: where the items come from, for run.json.
+    sentence that asks for the format. source: where the items come from, for run.json. oddities: what is wrong with
+    them.
     """
 
     name: str
     all_items: Sequence[Item]
+    reader: Reader
     prompt: str
     source: Mapping[str, Any]
+    oddities: Sequence[Oddity] = ()
     metric: Metric = field(default_factory=lambda: Metric("accuracy"))
     votable: bool = True
-    answer_format: str = FORMAT
+    answer_format: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.answer_format = self.reader.format
 
     def items(self) -> Sequence[Item]:
         """All items, in the order of the source."""
@@ -34,16 +41,23 @@ class NumberTask:
         return self.prompt.format(question=item.question, answer_format=self.answer_format)
 
     def read(self, text: str, item: Item) -> Answer:
-        """The number a reply gives, see `read_number`."""
-        return read_number(text, item.question)
+        """The answer that a reply gives."""
+        return self.reader.read(text, item)
+
+    def prefetch(self, text: str, item: Item) -> None:
+        """Begin the slow part of reading a reply, where its reader has one, without waiting for it."""
+        if isinstance(self.reader, ExpressionReader):
+            self.reader.prefetch(text, item)
 
     def same(self, a: Answer, b: Answer) -> bool:
-        """Are both the same number? 18 and 18.0 are."""
-        return same_number(a, b)
+        """Are both one answer?"""
+        return self.reader.same(a, b)
 
     def score(self, answer: Answer, item: Item) -> float:
-        """1.0 when the answer is the target, exactly; a missing answer is never right."""
-        return float(answer.key is not None and answer.key == item.target)
+        """1.0 when the answer is a gold; a missing answer is never right."""
+        if answer.missing:
+            return 0.0
+        return float(any(self.reader.right(answer, gold, item) for gold in (item.target, *item.also)))
 
     def grade(self, transcript: Transcript, item: Item) -> Grading:
         """By rule, without a request."""
