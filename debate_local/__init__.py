@@ -23,9 +23,10 @@ def run(overrides: Sequence[str] = (), multirun: bool = False) -> "Sweep":
     from debate_local.sweep.compose import compose
     from debate_local.sweep.plan import make_plan
     from debate_local.sweep.run import RunFailed, run_plan
+    from debate_local.trackers.process import trackers
 
     cells, how = compose(overrides, multirun)
-    result = run_plan(make_plan(cells), how, command=["debate_local.run", *overrides])
+    result = run_plan(make_plan(cells), how, ["debate_local.run", *overrides], trackers(how))
     if result.problems:
         raise RunFailed("\n".join(result.problems))
     return result.sweep

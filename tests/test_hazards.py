@@ -1,11 +1,11 @@
-"""Every known fault of this field that has been dealt with has a test marked `hazard` that states the right behaviour."""
+"""Every known fault of this field that has been dealt with has a test, marked `hazard`, of the right behaviour."""
 
 import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 # Parts of the list of faults whose every row is dealt with: letter -> number of rows.
-FINISHED: dict[str, int] = {}
+FINISHED: dict[str, int] = {"B": 27}
 
 
 def test_every_row_of_a_finished_part_has_a_test() -> None:

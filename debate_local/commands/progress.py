@@ -16,7 +16,7 @@ class _Left(ProgressColumn):
     """Time left, from the turns that are still to come and the pace of those that an engine answered."""
 
     def render(self, task: Task) -> Text:
-        return Text(_clock(task.fields["left"]), style="cyan")
+        return Text(clock(task.fields["left"]), style="cyan")
 
 
 class ProgressBar:
@@ -39,7 +39,7 @@ class ProgressBar:
             transient=False,
         )
         self._task = self._bar.add_task("", total=None, rate=0.0, left=None, visible=False)
-        self._turns = self._base = 0
+        self._turns = 0
         self._window: deque[tuple[float, int]] = deque()
         self._printed = 0.0
 
@@ -69,37 +69,27 @@ class ProgressBar:
         self._console.print(f"loading {_plain(event['engine'] + models)} ...")
 
     def _on_switch(self, event: Event) -> None:
-        closed, opened = (", ".join(event[key]) for key in ("closed", "opened"))
-        free = f"; free memory {_gib(event['free_before'])} -> {_gib(event['free_after'])}"
-        known = event["free_after"] is not None
-        self._console.print(f"switch: {_plain(closed)} closed{free if known else ''}; loading {_plain(opened)} ...")
+        self._console.print(f"switch: {_plain(switch_told(event))}")
 
     def _on_warning(self, event: Event) -> None:
         self._console.print(f"[yellow]warning:[/] {_plain(event['text'])}")
 
     def _on_mixed(self, event: Event) -> None:
-        made = {name: value for name, value in event["facts"].items() if isinstance(value, (str, int, float))}
-        self._console.print(
-            f"[yellow]a mix:[/] {event['completions']} completions were made with {_plain(made)}; floating-point "
-            "results may differ between versions and machines"
-        )
+        self._console.print(f"[yellow]a mix:[/] {_plain(mix_told(event))}")
 
     def _on_restart(self, event: Event) -> None:
         self._console.print(f"[yellow]engine {event['engine']} died and is started again:[/] {_plain(event['reason'])}")
 
     def _on_progress(self, event: Event) -> None:
         seconds = max(event["seconds"], 1e-9)
+        done = event["turns_before"] + event["turns"]
         asked = event["turns"] - event["hits"] - event["shared"]
-        left = None
-        if asked > 0:
-            left = (self._turns - self._base - event["turns"]) * seconds / event["turns"]
+        left = (self._turns - done) * seconds / event["turns"] if asked > 0 else None
         rate = self._rate(event["time"], event["generated_tokens"])
-        self._bar.update(self._task, completed=self._base + event["turns"], rate=rate, left=left)
+        self._bar.update(self._task, completed=done, rate=rate, left=left)
         if not self._console.is_terminal and event["time"] - self._printed >= 10:
             self._printed = event["time"]
-            self._console.print(
-                f"{self._base + event['turns']} of {self._turns} turns, {rate:.0f} tokens/s, left {_clock(left)}"
-            )
+            self._console.print(f"{done} of {self._turns} turns, {rate:.0f} tokens/s, left {clock(left)}")
 
     def _rate(self, now: float, generated: int) -> float:
         """Tokens a second over the last half minute: loading, and a pause before it, do not count."""
@@ -110,19 +100,43 @@ class ProgressBar:
         return (after - before) / max(now - begun, 1e-9)
 
     def _on_engine(self, event: Event) -> None:
-        self._base += event["turns"]
         self._window.clear()
 
+    def _on_stopped(self, event: Event) -> None:
+        self._console.print(f"[yellow]stopped by {_plain(event['reason'])}[/]")
 
-def _clock(seconds: float | None) -> str:
+
+def clock(seconds: float | None) -> str:
+    """Seconds as 1:02:03."""
     if seconds is None:
         return "-:--:--"
     whole = max(0, int(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def _gib(size: int | None) -> str:
-    return "?" if size is None else f"{size / 2**30:.1f} GiB"
+def switch_told(event: Event) -> str:
+    """Which models made room for which, in words."""
+    ended = [f"{', '.join(event[key])} {word}" for key, word in _MADE_ROOM if event[key]]
+    if event["free_after"] is not None and event["free_before"] is not None:
+        ended.append(f"free memory {_gib(event['free_before'])} -> {_gib(event['free_after'])}")
+    begins = f"{'waking' if event['woken'] else 'loading'} {', '.join(event['opened'])} ..."
+    return "; ".join([*ended, begins])
+
+
+def mix_told(event: Event) -> str:
+    """Which completions were made elsewhere, in words."""
+    made = {name: value for name, value in event["facts"].items() if isinstance(value, (str, int, float))}
+    return (
+        f"{event['completions']} completions were made with {made}; floating-point results may differ between versions "
+        "and machines"
+    )
+
+
+_MADE_ROOM = (("slept", "put to sleep"), ("closed", "closed"))
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def _plain(text: Any) -> str:

@@ -8,7 +8,8 @@ from rich.markup import escape
 
 from debate_local.commands.run import run_shown
 from debate_local.commands.terminal import console
-from debate_local.sweep.again import cell_of, differences
+from debate_local.sweep.again import differences
+from debate_local.sweep.cells import cell_of
 from debate_local.sweep.config import HowToRun
 from debate_local.sweep.plan import make_plan
 from debate_local.sweep.store import Run, StoreFault, is_done, load
@@ -28,7 +29,7 @@ def main(options: Namespace) -> int:
         raise StoreFault(
             f"{options.run} is a sweep; rerun takes a run: {', '.join(str(r.folder) for r in stored.runs)}"
         )
-    plan = make_plan([cell_of(stored.record)])
+    plan = make_plan([cell_of(stored.record, controls=False)])
     (planned,) = plan.runs
     out = console()
     changed = differences(stored.record, planned)

@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from debate_local.sweep.compose import VERSION_BASE, Plain, cells_from, plain
 from debate_local.sweep.config import HowToRun, config_folder, register
 from debate_local.sweep.explain import explained
+from debate_local.sweep.frozen import FrozenPlan, freeze
 from debate_local.sweep.plan import Plan, make_plan
 from debate_local.sweep.run import RunFailed, SweepResult, run_plan
 
@@ -44,14 +45,33 @@ def run_composed(configs: Sequence[Plain]) -> SweepResult:
     return run_shown(make_plan(cells), how, ["debate-local", "run", *sys.argv[1:]])
 
 
-def run_shown(plan: Plan, how: HowToRun, command: Sequence[str]) -> SweepResult:
-    """Run a plan with the progress bar, and print the table of results. Raises RunFailed when something is missing."""
+def frozen_from(
+    configs: Sequence[Plain], shards: Callable[[Plan], int], launchers: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[FrozenPlan, Plan]:
+    """Check composed configs, freeze them and split their items, for workers to run. Raises OptionFault.
+
+    launchers: the launcher's name and its settings, kept so that `resume` starts what is missing in the same way.
+    """
+    cells, how = cells_from(configs)
+    plan = make_plan(cells)
+    command = ["debate-local", "run", *sys.argv[1:]]
+    return freeze(plan, how, command, shards(plan), launchers), plan
+
+
+def run_shown(plan: Plan, how: HowToRun, command: Sequence[str], **more: Any) -> SweepResult:
+    """Run a plan with the progress bar, and print the table of results. more: as for `run_plan`.
+
+    Raises RunFailed when something is missing that was not left out on purpose.
+    """
     from debate_local.commands.progress import ProgressBar
     from debate_local.commands.show import print_sweep
+    from debate_local.trackers.process import trackers
 
     with ProgressBar() as bar:
-        result = run_plan(plan, how, command, listeners=[bar])
+        result = run_plan(plan, how, command, listeners=[bar, *trackers(how)], **more)
     print_sweep(result.sweep, sent=result.sent)
+    if result.stopped:
+        print(f"stopped by {result.stopped}. To go on: debate-local resume {result.sweep.folder}")
     if result.problems:
         raise RunFailed("\n".join(result.problems))
     return result

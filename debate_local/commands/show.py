@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
+from debate_local.analysis.parts import by_group, trap_rate, without_suspects
 from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.commands import terminal
@@ -59,17 +60,28 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
         console.print(_table(part, summaries))
         for line in _counts(summaries):
             console.print(f"[yellow]{escape(line)}[/]")
+        for line in _special(summaries):
+            console.print(escape(line), highlight=False)
         if (found := verdict(part)) is not None:
             console.print(Text(found.text, style="bold"))
             shown = found.best
     console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
-    if missing := [cell.run.id for cell in sweep.cells if not cell.run.done]:
-        console.print(f"[yellow]not finished: {', '.join(missing)}[/]")
+    if missing := [cell.run for cell in sweep.cells if not cell.run.done]:
+        console.print(f"[yellow]{_unfinished(missing, len(sweep.cells))}[/]")
+        console.print(f"to go on: debate-local resume {sweep.folder}", soft_wrap=True, markup=False)
     if sent is not None:
         naive = sum(summary.turns for summary in all_summaries)
         console.print(f"{naive} requests in these cells, {sent} sent to an engine now, the rest shared or cached")
     console.print(f"sweep: {sweep.folder}", soft_wrap=True, markup=False)
     console.print(f"a transcript: debate-local show {shown.cell.run.folder} --item 1", soft_wrap=True, markup=False)
+
+
+def _unfinished(runs: list[Run], of: int) -> str:
+    """How many runs are not whole, and how many of their items are there."""
+    stored = [len(run.debates) if run.has_tables else 0 for run in runs]
+    items = [int(run.record["items"]) for run in runs]
+    few = f"{min(stored)}" if min(stored) == max(stored) else f"{min(stored)} to {max(stored)}"
+    return f"{len(runs)} of {of} runs are not finished: {few} of {max(items)} items are stored"
 
 
 def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
@@ -141,6 +153,31 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
     return lines
 
 
+def _special(summaries: list[CellSummary]) -> list[str]:
+    """What only some tasks have: golds that are doubted, and tempting wrong answers."""
+    sound = {s.label: without_suspects(s.cell.run) for s in summaries}
+    told = [f"{label} {percent(score.value)} of {score.n}" for label, score in sound.items() if score is not None]
+    lines = [f"without the items whose gold is doubted: {'; '.join(told)}"] if told else []
+    traps = []
+    for summary in summaries:
+        if rates := trap_rate(summary.cell.run):
+            rounds = ", ".join(f"round {round} {percent(rate.value)}" for round, rate in rates.items())
+            traps.append(f"{summary.label}: {rounds}")
+    return lines + ([f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else [])
+
+
+def _print_groups(run: Run) -> None:
+    """The score by subject or subset, where the task has some."""
+    if not (groups := by_group(run)):
+        return
+    table = Table(box=SIMPLE_HEAD, title="by group", title_justify="left")
+    for heading in ("group", "items", f"{run.record['metric']['name']} %"):
+        table.add_column(heading, justify="left" if heading == "group" else "right")
+    for name, score in groups.items():
+        table.add_row(_plain(name), str(score.n), _points(score))
+    terminal.console().print(table)
+
+
 def _print_items(run: Run) -> None:
     console = terminal.console()
     console.print(f"[bold]{escape(run.label)}[/]  {run.folder}", soft_wrap=True)
@@ -162,13 +199,14 @@ def _print_items(run: Run) -> None:
             ", ".join(changed),
         )
     console.print(table)
+    _print_groups(run)
     console.print(f"one debate: debate-local show {run.folder} --item 1", soft_wrap=True)
 
 
 def _answer_word(row: Mapping[str, Any]) -> str:
     if row["error"]:
         return f"failed: {_plain(row['error'])}"
-    if row["rule"] == "each":
+    if row["rule"] in ("each", "none"):
         return f"{row['received']} of {row['eligible']} answered"
     return _plain(row["answer"]) if row["answer"] is not None else "no answer"
 
@@ -210,7 +248,9 @@ def _find(run: Run, wanted: str) -> dict[str, Any]:
 
 def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompts: bool) -> None:
     heard = ", ".join(f"agent {int(a) + 1} (round {r})" for a, r in (h.split(".") for h in turn["heard"]))
-    head = f"agent {turn['agent'] + 1}" + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
+    # A judge is nobody of the cast.
+    who = f"agent {turn['agent'] + 1}" if turn["agent"] >= 0 else "helper"
+    head = who + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
     console.print(Text(head, style="bold cyan"), Text(f"  heard: {heard or 'nobody'}", style="dim"))
     if prompts:
         if turn["history"]:

@@ -1,43 +1,10 @@
-"""A stored run as a cell again: from run.json alone, and what is no longer as it was."""
+"""What is no longer as it was when a run was made."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from debate_local.core.chat import Sampling
-from debate_local.core.setting import Agent
-
-from . import machine, options
-from .config import Cell, Choice
+from . import machine
 from .plan import PlannedRun
-from .store import StoreFault
-
-
-def cell_of(record: Mapping[str, Any]) -> Cell:
-    """The cell that run.json describes, without controls. Raises OptionFault for options that are gone by now."""
-    try:
-        return Cell(
-            task=_choice("task", record["task"]),
-            protocol=_choice("protocol", record["protocol"]),
-            engine=_choice("engine", record["engine"]),
-            templates=dict(record["templates"]),
-            cast=tuple(_agent(member) for member in record["cast"]),
-            seed=record["seed"],
-            limit=record["limit"],
-            offset=record["offset"],
-            controls=False,
-        )
-    except KeyError as missing:
-        raise StoreFault(f"run.json names no {missing}: it is not a whole record of a run") from missing
-
-
-def _choice(kind: options.Kind, node: Mapping[str, Any]) -> Choice:
-    values = {key: value for key, value in node.items() if key != "name"}
-    return Choice(node["name"], options.check(kind, node["name"], values))
-
-
-def _agent(member: Mapping[str, Any]) -> Agent:
-    sampling = {**member["sampling"], "stop": tuple(member["sampling"]["stop"])}
-    return Agent(**{**member, "sampling": Sampling(**sampling)})
 
 
 def differences(record: Mapping[str, Any], now: PlannedRun) -> list[str]:

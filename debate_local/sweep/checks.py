@@ -8,6 +8,7 @@ from debate_local.core.scheduler import ask_in_turn
 from debate_local.core.setting import Agent
 from debate_local.core.transcript import Item, Transcript
 
+from .cells import HELPERS
 from .config import Cell
 from .options import OptionFault, nearest
 
@@ -32,13 +33,14 @@ def check_items(name: str, items: Sequence[Item]) -> None:
         seen.add(item.id)
 
 
-def check_cast(cell: Cell, engine: Engine) -> None:
-    limits = engine.limits
-    for index, agent in enumerate(cell.cast):
+def check_cast(cell: Cell, engine: Engine) -> list[str]:
+    """Notes on what the engine will not pass on. Raises OptionFault for what it cannot do."""
+    limits, notes = engine.limits, []
+    for who, agent in _speakers(cell):
         if agent.model not in limits.models:
             unset = f"; name one for each agent: cast=[{{model: {limits.models[0]}}}, ...]"
             raise OptionFault(
-                f"cast[{index}].model is {agent.model!r}, which engine {cell.engine.name!r} does not have."
+                f"{who}.model is {agent.model!r}, which engine {cell.engine.name!r} does not have."
                 f"{nearest(agent.model, limits.models)} It has: {', '.join(limits.models)}"
                 f"{unset if agent.model == Agent().model else ''}"
             )
@@ -48,11 +50,26 @@ def check_cast(cell: Cell, engine: Engine) -> None:
                 f"{limits.context_length} tokens. Lower sampling.max_tokens"
             )
         if agent.logprobs and not limits.logprobs:
-            raise OptionFault(f"cast[{index}].logprobs: engine {cell.engine.name!r} gives no log-probabilities")
+            raise OptionFault(f"{who}.logprobs: engine {cell.engine.name!r} gives no log-probabilities")
         if agent.prefill and not limits.prefill:
-            raise OptionFault(
-                f"cast[{index}].prefill: engine {cell.engine.name!r} cannot begin a reply with given text"
-            )
+            raise OptionFault(f"{who}.prefill: engine {cell.engine.name!r} cannot begin a reply with given text")
+        request = ChatRequest("", agent.model, (), agent.sampling, agent.prefill, template_args=agent.template_args)
+        if refusal := getattr(engine, "refusal", _nothing)(request):
+            raise OptionFault(f"{who}: {refusal}")
+        if unstated := getattr(engine, "unstated", _nothing)(request):
+            notes.append(unstated)
+    return notes
+
+
+def _speakers(cell: Cell) -> list[tuple[str, Agent]]:
+    """All agents of a cell, its helpers too, as a person names them."""
+    helpers = [(name, getattr(cell, name)) for name in HELPERS]
+    members = [(f"cast[{index}]", agent) for index, agent in enumerate(cell.cast)]
+    return [*members, *((name, agent) for name, agent in helpers if agent is not None)]
+
+
+def _nothing(request: ChatRequest) -> None:
+    """What an engine says beforehand that does not say anything."""
 
 
 def check_lengths(runs: Sequence["PlannedRun"]) -> list[str]:
@@ -92,7 +109,15 @@ def rehearse(runs: Sequence["PlannedRun"]) -> None:
     """
     played: set[str] = set()
     for run in runs:
-        kind = digest([run.cell.protocol.name, dict(run.cell.protocol.options), run.setting.templates, run.task.rows])
+        kind = digest(
+            [
+                run.cell.protocol.name,
+                dict(run.cell.protocol.options),
+                run.cell.decision,
+                run.setting.templates,
+                run.task.rows,
+            ]
+        )
         if kind in played:
             continue
         played.add(kind)

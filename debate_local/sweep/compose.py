@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from .config import PRESET_GROUPS, Cell, HowToRun, cell_from, config_folder, how_from, register
+from .config import (
+    PRESET_GROUPS,
+    Cell,
+    HowToRun,
+    cell_from,
+    config_folder,
+    how_from,
+    register,
+    require_tracker,
+)
 from .explain import explained
 from .options import OptionFault
 
@@ -137,6 +146,9 @@ def cells_from(configs: Sequence[Plain]) -> tuple[list[Cell], HowToRun]:
     hows = {how_from(config) for config in configs}
     if len(hows) > 1:
         raise OptionFault(
-            "schedule, max_live, cache, max_restarts and output do not change a result: they are not swept"
+            "schedule, max_live, cache, max_restarts, stop, output and tracker do not change a result: they are not "
+            "swept"
         )
-    return [cell_from(config) for config in configs], hows.pop()
+    how = hows.pop()
+    require_tracker(how.tracker)
+    return [cell_from(config) for config in configs], how

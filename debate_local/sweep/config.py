@@ -6,18 +6,23 @@ Hydra ends here: beyond this file there are frozen dataclasses only.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from debate_local.core.chat import Sampling
+from debate_local.core.decisions import DECISION_TEMPLATES, check_decision
 from debate_local.core.protocol import facts_of
 from debate_local.core.scheduler import Schedule
 from debate_local.core.setting import Agent
 
 from . import options
 from .options import KINDS, Kind, OptionFault, coerce, nearest
+from .stopping import Stop, stop_from
 
 CacheMode = Literal["on", "read", "off"]
+# Each is a module of debate_local/trackers, an extra of ours, and the package that it needs.
+TrackerName = Literal["none", "wandb", "mlflow", "tensorboard"]
 PRESET_GROUPS = ("task", "protocol", "prompt", "engine", "sampling", "experiment")
 
 
@@ -31,15 +36,23 @@ class Schema:
     engine: Any = None
     sampling: Any = None
     cast: Any = field(default_factory=lambda: [{}])
+    judge: Any = None
+    summariser: Any = None
+    decision: str | None = None
     seed: int = 0
     limit: int | None = None
     offset: int = 0
+    ids: Any = None
+    shuffle: int | None = None
+    suspects: Any = field(default_factory=list)
     controls: bool = True
     schedule: str = "rounds"
     max_live: int = 4096
     cache: str = "on"
     max_restarts: int = 2
+    stop: Any = field(default_factory=lambda: {"at": None, "tokens": None})
     output: str = "runs"
+    tracker: str | None = "none"
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,12 @@ class Cell:
     limit: int | None
     offset: int
     controls: bool
+    ids: list[str] | None = None
+    shuffle: int | None = None
+    suspects: list[str] = field(default_factory=list)
+    decision: str | None = None
+    judge: Agent | None = None
+    summariser: Agent | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,9 @@ class HowToRun:
     max_live: int = 4096
     cache: CacheMode = "on"
     max_restarts: int = 2
+    stop: Stop = field(default_factory=Stop)
     output: Path = Path("runs")
+    tracker: TrackerName = "none"
 
 
 def config_folder() -> Path:
@@ -92,7 +113,7 @@ def register(overrides: Sequence[str] = ()) -> None:
 
     store = ConfigStore.instance()
     store.store(name="schema", node=Schema)
-    templates: set[str] = set()
+    templates: set[str] = set(DECISION_TEMPLATES)
     for kind in KINDS:
         for name in (*options.names(kind), *_dotted_names(kind, overrides)):
             store.store(group=kind, name=name, node=_node(kind, name))
@@ -150,6 +171,9 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
         raise OptionFault(f"limit must be at least 1, or null for all items; got {limit}")
     if offset < 0:
         raise OptionFault(f"offset must be 0 or more, got {offset}")
+    ids = _ids("ids", config.get("ids"))
+    if ids == []:
+        raise OptionFault("ids names no item: give some, or null for all")
     return Cell(
         task=task,
         protocol=protocol,
@@ -160,7 +184,25 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
         limit=limit,
         offset=offset,
         controls=coerce("controls", config.get("controls", True), bool),
+        ids=ids,
+        shuffle=coerce("shuffle", config.get("shuffle"), int | None),
+        suspects=_ids("suspects", config.get("suspects")) or [],
+        decision=_decision(config.get("decision")),
+        judge=_helper("judge", config.get("judge"), base),
+        summariser=_helper("summariser", config.get("summariser"), base),
     )
+
+
+def _ids(label: str, value: Any) -> list[str] | None:
+    """Item ids. One that looks like a whole number is taken as written; other numbers have lost their digits."""
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list):
+        value = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value]
+        if any(isinstance(one, float) for one in value):
+            raise OptionFault(f"{label}: an id that looks like a number needs quotes: {label}=['12e45'], got {value!r}")
+    checked: list[str] | None = coerce(label, value, list[str] | None)
+    return checked
 
 
 def how_from(config: Mapping[str, Any]) -> HowToRun:
@@ -176,8 +218,26 @@ def how_from(config: Mapping[str, Any]) -> HowToRun:
         max_live=max_live,
         cache=coerce("cache", _on_off(config.get("cache", "on")), CacheMode),
         max_restarts=max_restarts,
+        stop=_stop(config.get("stop") or {}),
         output=Path(coerce("output", config.get("output", "runs"), str)),
+        tracker=coerce("tracker", config.get("tracker") or "none", TrackerName),
     )
+
+
+def require_tracker(name: TrackerName) -> None:
+    """Raise OptionFault when the tracker's package is not installed."""
+    # A folder of that name in the working folder passes for a package, but has no origin.
+    if name != "none" and ((found := find_spec(name)) is None or found.origin is None):
+        raise OptionFault(
+            f"tracker={name}: its package is not installed. Install it (pip install 'debate-local[{name}]'), or run "
+            "without a tracker (tracker=none)"
+        )
+
+
+def _stop(node: Any) -> Stop:
+    if not isinstance(node, Mapping) or set(node) - {"at", "tokens"}:
+        raise OptionFault(f"stop has the settings at and tokens, such as stop.at=07:00 stop.tokens=50M; got {node!r}")
+    return stop_from(node.get("at"), node.get("tokens"))
 
 
 def _on_off(value: Any) -> Any:
@@ -222,6 +282,17 @@ def _sampling(label: str, values: Mapping[str, Any], base: Sampling) -> Sampling
         raise OptionFault(str(error)) from error
 
 
+def _decision(value: Any) -> str | None:
+    """The word of a decision; None: the protocol's own."""
+    rule: str | None = coerce("decision", value, str | None)
+    try:
+        if rule is not None:
+            check_decision(rule)
+    except ValueError as error:
+        raise OptionFault(str(error)) from error
+    return rule
+
+
 _AGENT_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Agent) if f.name != "sampling"}
 
 
@@ -229,18 +300,23 @@ def _cast(node: Any, sampling: Sampling) -> tuple[Agent, ...]:
     """The members, each a mapping of what differs from the default agent; sampling fields may be given by member."""
     if not isinstance(node, (list, tuple)) or not node:
         raise OptionFault(f"cast must be a list of one or more agents, such as [{{persona: ...}}], got {node!r}")
-    members = []
-    for index, values in enumerate(node):
-        label = f"cast[{index}]"
-        if not isinstance(values, Mapping):
-            raise OptionFault(f"{label} must be a mapping, got {values!r}")
-        known = {*_AGENT_TYPES, "sampling"}
-        for name in values:
-            if name not in known:
-                near = nearest(str(name), known)
-                raise OptionFault(f"{label} has no option {name!r}.{near} Its options: {', '.join(sorted(known))}")
-        own = {
-            name: coerce(f"{label}.{name}", values[name], _AGENT_TYPES[name]) for name in values if name != "sampling"
-        }
-        members.append(Agent(sampling=_sampling(f"{label}.sampling", values.get("sampling") or {}, sampling), **own))
-    return tuple(members)
+    return tuple(_member(f"cast[{index}]", values, sampling) for index, values in enumerate(node))
+
+
+def _helper(label: str, values: Any, sampling: Sampling) -> Agent | None:
+    """A judge or summariser, a mapping like a member of the cast; None: as the protocol has it."""
+    return None if values is None else _member(label, values, sampling)
+
+
+def _member(label: str, values: Any, sampling: Sampling) -> Agent:
+    if not isinstance(values, Mapping):
+        raise OptionFault(f"{label} must be a mapping, got {values!r}")
+    known = {*_AGENT_TYPES, "sampling"}
+    for name in values:
+        if name not in known:
+            near = nearest(str(name), known)
+            raise OptionFault(f"{label} has no option {name!r}.{near} Its options: {', '.join(sorted(known))}")
+    own = {name: coerce(f"{label}.{name}", values[name], _AGENT_TYPES[name]) for name in values if name != "sampling"}
+    if "persona" in own and not own["persona"].strip():
+        raise OptionFault(f"{label}.persona has no text; leave it out for an agent without a persona")
+    return Agent(sampling=_sampling(f"{label}.sampling", values.get("sampling") or {}, sampling), **own)

@@ -16,15 +16,19 @@ Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 
+class ListenerEnded(Exception):
+    """Raised by a listener that cannot go on: it hears nothing more, and its message becomes a warning."""
+
+
 class EventLog:
     """Writes events to one file of this process's own and hands them to listeners."""
 
-    def __init__(self, folder: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
+    def __init__(self, folder: Path | None, listeners: tuple[Listener, ...] = (), name: str = "") -> None:
         self._listeners = listeners
         self._file: TextIO | None = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            name = f"events-{time.strftime('%Y%m%d-%H%M%S')}-{socket.gethostname()}-{os.getpid()}.jsonl"
+            name = f"events{name}-{time.strftime('%Y%m%d-%H%M%S')}-{socket.gethostname()}-{os.getpid()}.jsonl"
             self._file = (folder / name).open("a", encoding="utf-8")
 
     def emit(self, kind: str, **values: Any) -> None:
@@ -34,11 +38,23 @@ class EventLog:
             self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
             self._file.flush()
         for listener in self._listeners:
-            listener(event)
+            try:
+                listener(event)
+            except ListenerEnded as ended:
+                self._listeners = tuple(other for other in self._listeners if other is not listener)
+                self.emit("warning", text=str(ended))
+
+    @property
+    def path(self) -> str | None:
+        """The file that the events go to."""
+        return None if self._file is None else self._file.name
 
     def beside(self, word: str) -> str | None:
         """The path of another log of this process, beside its events."""
-        return None if self._file is None else self._file.name.replace("events-", f"{word}-").replace(".jsonl", ".log")
+        if self._file is None:
+            return None
+        path = Path(self._file.name)
+        return str(path.with_name(f"{word}{path.stem.removeprefix('events')}.log"))
 
     def close(self) -> None:
         if self._file is not None:

@@ -20,6 +20,7 @@ from debate_local.engines.parts import Store
 
 from .config import HowToRun
 from .plan import Plan, PlannedEngine, PlannedRun
+from .sources import model_sources
 from .store import is_done
 
 PLAYED = 40_000  # requests; larger plans are played on fewer items, at least two
@@ -252,7 +253,13 @@ class _Played:
 def _licences(plan: Plan) -> list[str]:
     """The licences of data and models, as far as they are known."""
     data = {run.cell.task.name: dict(getattr(run.task.task, "source", {})).get("licence") for run in plan.runs}
-    return [f"data of {name}: licence {licence}" for name, licence in data.items() if licence]
+    models = {
+        one["model"]: one["licence"]
+        for run in plan.runs
+        for one in model_sources(run.cell.engine, run.engine.engine.identity).values()
+    }
+    told = [f"data of {name}: licence {licence}" for name, licence in data.items() if licence]
+    return told + [f"model {name}: licence {licence}" for name, licence in models.items() if licence]
 
 
 class _Stores:

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["task", "protocol", "engine"]
@@ -209,12 +210,30 @@ def _fit(label: str, value: Any, wanted: Any) -> Any:
         return value if isinstance(value, str) else _MISFIT
     if not inspect.isclass(origin):
         return _MISFIT
+    if isinstance(value, str) and value.endswith((".yaml", ".yml", ".json")):
+        value = _in_file(label, value)
     if issubclass(origin, Mapping):
-        return dict(value) if isinstance(value, Mapping) else _MISFIT
+        return _mapping(label, value, *typing.get_args(wanted)) if isinstance(value, Mapping) else _MISFIT
     if issubclass(origin, Sequence) and isinstance(value, (list, tuple)):
         inner = (typing.get_args(wanted) or (Any,))[0]
         return [coerce(f"{label}[{i}]", v, inner) for i, v in enumerate(value)]
     return _MISFIT
+
+
+def _mapping(label: str, value: Mapping[Any, Any], keys: Any = Any, values: Any = Any) -> dict[Any, Any]:
+    """Keys are texts where that is wanted, as they will be in run.json."""
+    named = {str(key) if keys is str else key: one for key, one in value.items()}
+    return named if values is Any else {key: coerce(f"{label}.{key}", one, values) for key, one in named.items()}
+
+
+def _in_file(label: str, path: str) -> Any:
+    """A list or mapping that is kept in a file: what it holds is the option's value, wherever it lies."""
+    import yaml
+
+    try:
+        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise OptionFault(f"{label}={path}: the file cannot be read: {error}") from error
 
 
 def _alternatives(wanted: Any) -> tuple[Any, ...]:

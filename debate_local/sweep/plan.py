@@ -4,24 +4,31 @@ Everything that can fail without a GPU fails here (law 10). A run's id is a hash
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from debate_local.core.chat import Engine, digest
+from debate_local.core.confidence import ConfidenceReader
+from debate_local.core.decisions import ASKED, deciding
 from debate_local.core.protocol import ProtocolFacts, facts_of
-from debate_local.core.setting import Setting
+from debate_local.core.setting import Agent, Setting
 from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
+from debate_local.tasks.answers import confidence
+from debate_local.tasks.hygiene import Oddity
 
 from . import machine, options
+from .cells import HELPERS, agent_json, cell_json, choice_json
 from .checks import check_cast, check_items, rehearse
 from .config import Cell, Choice
 from .engines import maker
 from .labels import label as label_of
 from .labels import slug, varying_settings
 from .options import OptionFault
+from .sources import model_sources
 from .store import rows_hash
+from .subset import chosen_items, oddities_of
 
 # Options that say where rows lie, and nothing of what is asked or read: a moved file is the same run.
 WHERE_ROWS_LIE = ("path",)
@@ -29,12 +36,16 @@ WHERE_ROWS_LIE = ("path",)
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A loaded task and the items that a cell runs on. rows, asked: hashes of what they hold and of what they ask."""
+    """A loaded task and the items that a cell runs on.
+
+    rows, asked: hashes of what they hold and of what they ask. oddities: what is wrong with these rows.
+    """
 
     task: Task
     items: list[Item]
     rows: str
     asked: str
+    oddities: list[Oddity]
 
 
 @dataclass
@@ -46,6 +57,10 @@ class PlannedEngine:
     engine: Engine
     group: str
     identities: dict[str, str]
+
+    def member(self, agent: Agent) -> dict[str, Any]:
+        """All of an agent, its model told by identity."""
+        return {**agent_json(agent), "model": self.identities[agent.model]}
 
 
 @dataclass
@@ -77,20 +92,16 @@ class PlannedRun:
         task = self.task.task
         return {
             "label": self.label,
-            "task": _choice_json(self.cell.task),
-            "protocol": _choice_json(self.cell.protocol),
-            "engine": _choice_json(self.cell.engine),
+            **cell_json(self.cell),
             "engine_identity": {name: dict(i) for name, i in self.engine.engine.identity.items()},
-            "cast": [asdict(agent) for agent in self.cell.cast],
             "templates": dict(self.setting.templates),
             "answer_format": task.answer_format,
             "example_prompt": task.ask(self.task.items[0]),
-            "seed": self.cell.seed,
-            "limit": self.cell.limit,
-            "offset": self.cell.offset,
             "items": len(self.task.items),
             "rows_hash": self.task.rows,
             "source": dict(getattr(task, "source", {})),
+            "models": model_sources(self.cell.engine, self.engine.engine.identity),
+            "oddities": [asdict(oddity) for oddity in self.task.oddities],
             "metric": asdict(task.metric),
             "votable": task.votable,
             "calls_at_most": self.calls,
@@ -141,9 +152,11 @@ class _Planner:
         if not (cell.controls and run.facts.controls):
             return
         for name, protocol in _controls(run, self._note):
-            known = facts_of(options.load("protocol", protocol.name)).templates
+            decision = decision_of_control(cell, name)
+            known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
             templates = {key: text for key, text in cell.templates.items() if key in known}
-            control = self._add(replace(cell, protocol=protocol, templates=templates), asked=False)
+            changed = replace(cell, protocol=protocol, templates=templates, decision=decision)
+            control = self._add(changed, asked=False)
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
 
@@ -158,7 +171,7 @@ class _Planner:
         return known
 
     def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
-        function = options.load("protocol", cell.protocol.name)
+        function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
         facts = facts_of(function)
         with _blamed_on("protocol", cell.protocol):
             if facts.check is not None:
@@ -166,8 +179,18 @@ class _Planner:
         with _blamed_on("prompt of protocol", cell.protocol):
             templates = facts.checked_templates(cell.templates)
         task, engine = self._task(cell), self._engine(cell)
-        check_cast(cell, engine.engine)
-        setting = Setting(task.task, cell.cast, cell.seed, templates)
+        for note in check_cast(cell, engine.engine):
+            self._note(note)
+        if not engine.engine.limits.seed and any(not agent.sampling.greedy for agent in cell.cast):
+            self._note(
+                f"engine {cell.engine.name!r} does not honour seeds with these options: what it says is in the cache, "
+                "and cannot be had again without it"
+            )
+        setting = setting_of(cell, task.task, templates)
+        with _blamed_on("protocol", cell.protocol):
+            if facts.suits is not None:
+                facts.suits(setting, **cell.protocol.options)
+        helpers = {name: getattr(cell, name) for name in HELPERS}
         ingredients = {
             "task": task.task.name,
             "task_options": {key: value for key, value in cell.task.options.items() if key not in WHERE_ROWS_LIE},
@@ -175,9 +198,11 @@ class _Planner:
             "asked": task.asked,
             "metric": asdict(task.task.metric),
             "version": machine.versions().get("debate-local"),
-            "protocol": _choice_json(cell.protocol),
+            "protocol": choice_json(cell.protocol),
             "templates": templates,
-            "cast": [{**asdict(agent), "model": engine.identities[agent.model]} for agent in cell.cast],
+            "cast": [engine.member(agent) for agent in cell.cast],
+            "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
+            "decision": cell.decision,
             "seed": cell.seed,
         }
         run_id = slug(cell, digest(ingredients)[:8])
@@ -185,32 +210,23 @@ class _Planner:
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
-        key = digest([_choice_json(cell.task), cell.limit, cell.offset])
+        key = digest([choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects])
         if key not in self._tasks:
             with _blamed_on("task", cell.task):
                 task: Task = options.load("task", cell.task.name)(**cell.task.options)
                 items = list(task.items())
-            if not items:
-                raise OptionFault(f"task {cell.task.name!r} has no items")
-            if cell.offset >= len(items):
-                raise OptionFault(
-                    f"offset={cell.offset} leaves nothing: task {cell.task.name!r} has {len(items)} items"
-                )
-            stop = None if cell.limit is None else cell.offset + cell.limit
-            if stop is not None and stop > len(items):
-                self._note(
-                    f"limit={cell.limit} (offset {cell.offset}) is more than task {cell.task.name!r} has: "
-                    f"{len(items)} items in all"
-                )
-            kept = items[cell.offset : stop]
+            kept = chosen_items(cell, items, self._note)
             check_items(cell.task.name, kept)
             with _blamed_on("task", cell.task):
                 asked = digest([task.ask(item) for item in kept])
-            self._tasks[key] = PlannedTask(task, kept, rows_hash(kept), asked)
+            oddities = oddities_of(task, kept)
+            for oddity in oddities:
+                self._note(oddity.told(cell.task.name))
+            self._tasks[key] = PlannedTask(task, kept, rows_hash(kept), asked, oddities)
         return self._tasks[key]
 
     def _engine(self, cell: Cell) -> PlannedEngine:
-        key = digest(_choice_json(cell.engine))
+        key = digest(choice_json(cell.engine))
         if key not in self._engines:
             make = maker(cell.engine)
             with _blamed_on("engine", cell.engine):
@@ -225,6 +241,20 @@ def _agents_start_identical(run: PlannedRun) -> bool:
     return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
 
 
+def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
+    """What the cell's debates are given beside their items."""
+    reader = ConfidenceReader(confidence.FORMAT, confidence.read_confidence)
+    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader)
+
+
+def decision_of_control(cell: Cell, control: str) -> str | None:
+    """The cell's own decision where it would be fair; a vote without debate is decided without asking anybody."""
+    if control == "single":
+        return None
+    asks = cell.decision in ASKED or cell.decision == "none"
+    return None if asks and control != "reflect" else cell.decision
+
+
 @contextlib.contextmanager
 def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
     """What a task, protocol or engine says of its own options, as an OptionFault that names it."""
@@ -236,24 +266,25 @@ def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
         raise OptionFault(f"{what} {choice.name!r}: {error}") from error
 
 
+def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
+    return Choice("self_consistency", options.check("protocol", "self_consistency", {"samples": samples, **asked}))
+
+
 def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
     """The cells that a debate must beat at equal cost (law 7)."""
     protocol, chosen = run.cell.protocol, []
     alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
-    chosen.append(("single", Choice("single", {"agents": alone})))
+    asked = run.facts.alone(**protocol.options)
+    chosen.append(("single", Choice("single", options.check("protocol", "single", {"agents": alone, **asked}))))
     if not run.task.task.votable:
         note(f"task {run.cell.task.name!r} has answers that cannot be voted on: no vote controls")
     else:
         if run.facts.agents:
-            chosen.append(("vote0", Choice("self_consistency", {"samples": alone})))
-        chosen.append(("sc_calls", Choice("self_consistency", {"samples": run.calls})))
+            chosen.append(("vote0", _votes(alone, asked)))
+        chosen.append(("sc_calls", _votes(run.calls, asked)))
     if run.facts.reflect is None:
         note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
     elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
         checked = options.check("protocol", protocol.name, alone_options)
         chosen.append(("reflect", Choice(protocol.name, checked)))
     return chosen
-
-
-def _choice_json(choice: Choice) -> dict[str, Any]:
-    return {"name": choice.name, **choice.options}

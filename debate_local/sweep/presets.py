@@ -38,5 +38,6 @@ def _defaults(file: Path) -> dict[str, str]:
             ((group, name),) = entry.items()
             found[group.rpartition(" ")[2].lstrip("/")] = name or ""
         elif entry not in ("_self_", "schema"):
-            found[""] = entry
+            # `gsm8k@task`: a preset that sets more than the task's own options names the package.
+            found[""] = entry.partition("@")[0]
     return found

@@ -15,7 +15,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,12 @@ DEBATE_COLUMNS: dict[str, tuple[str, str]] = {
     "item_id": ("string", "the item"),
     "question": ("string", "its text, without the request for a format"),
     "target": ("string", "the gold answer"),
+    "group": ("string", "its subject or subset; empty where the task has none"),
+    "suspect": ("string", "why the gold is doubted; null when it is not: a second score leaves these items out"),
     "answer": ("string", "the decided answer; null: none, or several that are scored each"),
     "answer_key": ("string", "equal keys are the same vote"),
     "score": ("double", "the item's share in the metric; with rule `each` the mean over the agents"),
+    "trapped": ("double", "1 when the answer is the item's trap; with rule `each` the share of agents; null: no trap"),
     "no_answer": ("double", "1 when there is no answer; with rule `each` the share of agents without one"),
     "rule": ("string", "the decision rule"),
     "counts": ("string", "JSON: votes by key, most first"),
@@ -74,6 +77,9 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "answer_start": ("int32", "where in text it was read, from"),
     "answer_end": ("int32", "... to (exclusive)"),
     "score": ("double", "the score of this answer"),
+    "confidence": ("double", "how sure it says it is, 0 to 1; null: not asked, or not to be read"),
+    "answer_logprob": ("double", "mean natural log-probability of the answer's tokens; null when not known"),
+    "trapped": ("bool", "the answer is the item's trap, its tempting wrong answer; null: the item has none"),
     "finish_reason": ("string", "stop, length, too_long, error"),
     "clipped": ("bool", "cut by the context, not by max_tokens"),
     "error": ("string", "why the request failed"),
@@ -82,6 +88,8 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "logprobs": ("list<double>", "natural log-probability of each generated token; null when not asked for"),
     "neutralised": ("int32", "message contents that held template tokens"),
     "notes": ("list<string>", "what the engine had to do to the conversation"),
+    "stop_reason": ("string", "the stop string that ended it; null when it ended by itself"),
+    "prompt_hash": ("string", "of the prompt's token ids; null where only a server knows them"),
     "temperature": ("double", "null: the model's own default"),
     "seed": ("int64", "null when greedy"),
 }
@@ -108,8 +116,15 @@ class Run:
 
     @property
     def has_tables(self) -> bool:
-        """True when both tables are there, finished or with failed debates in them."""
-        return all(_has_content(self.folder / name) for name in _FILES)
+        """True when there is something to read: the whole run, one with failed debates in it, or parts of it."""
+        return bool(self._files("debates")) and bool(self._files("turns"))
+
+    def _files(self, name: str) -> list[Path]:
+        """The table of a run; of one that is not put together yet, those of its parts."""
+        whole = self.folder / f"{name}.parquet"
+        if _has_content(whole):
+            return [whole]
+        return [path for path in sorted(self.folder.glob(f"parts/*/*/{name}.parquet")) if _is_whole(path)]
 
     @property
     def label(self) -> str:
@@ -128,11 +143,21 @@ class Run:
     def _table(self, name: str) -> "pl.DataFrame":
         import polars as pl
 
-        path = self.folder / f"{name}.parquet"
-        if not _has_content(path):
-            raise StoreFault(f"{self.folder} has no {path.name}, or an empty one: run the command that made it again")
+        paths = self._files(name)
+        if not paths:
+            raise StoreFault(
+                f"{self.folder} has no {name}.parquet, or an empty one: run the command that made it again"
+            )
+        tables: list[pl.DataFrame] = []
+        seen: list[str] = []
+        path = paths[0]
         try:
-            return pl.read_parquet(path)
+            for path in paths:
+                table = pl.read_parquet(path)
+                # Splits of one run may overlap; a part holds all turns of its items.
+                tables.append(table.filter(~table["item_id"].is_in(seen)))
+                seen += table["item_id"].unique().to_list()
+            return pl.concat(tables)
         except pl.exceptions.PolarsError as error:
             raise StoreFault(
                 f"{path} cannot be read ({error}): delete {self.folder} and run the command that made it again; its "
@@ -163,11 +188,44 @@ class Sweep:
 
 
 def is_done(folder: Path) -> bool:
-    """True when the run's marker is there, and all that was written before it still is."""
-    return (folder / "done").exists() and all(_has_content(folder / name) for name in _FILES)
+    """True when the marker of a run (or of a part of one) is there, and all that was written before it still is."""
+    return (
+        (folder / "done").exists()
+        and _has_content(folder / "run.json")
+        and all(_is_whole(folder / name) for name in _TABLES)
+    )
 
 
-_FILES = ("run.json", "debates.parquet", "turns.parquet")
+_TABLES = ("debates.parquet", "turns.parquet")
+
+
+def _is_whole(path: Path) -> bool:
+    """A parquet file begins and ends with its mark: one that was torn does not."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(4)
+            file.seek(-4, os.SEEK_END)
+            return begins == file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
+def part_folder(run: Path, split: str, number: int) -> Path:
+    """Where shard `number` of a split writes its part of a run."""
+    return run / "parts" / f"{split}-{times_rewritten(run)}" / f"{number:04d}"
+
+
+def failed_requests(run: Path) -> int:
+    """How many requests of a finished run failed."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    return int(pc.sum(pq.read_table(run / "debates.parquet", columns=["failed"])["failed"]).as_py() or 0)
+
+
+def times_rewritten(run: Path) -> int:
+    """How often failed requests of a finished run were asked again: its earlier tables are kept."""
+    return sum(1 for _ in run.glob("earlier-*"))
 
 
 def _has_content(path: Path) -> bool:
@@ -182,25 +240,31 @@ def refuse_newer(folder: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         # Missing or torn: it will be written anew.
         return
+    refuse_newer_schema(path, version)
+
+
+def refuse_newer_schema(path: Path, version: Any) -> None:
+    """Raise StoreFault for a version that this code does not know."""
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise StoreFault(_newer(path, version))
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a sweep's folder for this process. Raises StoreFault while another holds it.
+def locked(folder: Path, name: str = "") -> Iterator[None]:
+    """Hold a sweep's folder, or one of its shards by name, for this process. Raises StoreFault while another holds it.
 
     Advisory, by flock: gone with the process, and not relied on where a file system has none (then runs are safe all
     the same, because a finished run is not written again).
     """
-    with (folder / ".lock").open("a+", encoding="utf-8") as file:
+    with (folder / f".lock{name}").open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             raise StoreFault(
-                f"this sweep is being run already, by {file.read().strip() or 'another process'}: {folder}. Wait for "
-                "it, or stop it; what it has answered is kept"
+                f"this {'shard' if name else 'sweep'} is being run already, by "
+                f"{file.read().strip() or 'another process'}: {folder}. Wait for it, or stop it; what it has answered "
+                "is kept"
             ) from None
         except OSError:
             pass
@@ -220,8 +284,13 @@ def load(path: str | os.PathLike[str]) -> Run | Sweep:
 
 def load_run(folder: Path) -> Run:
     """A run folder. Raises StoreFault when there is none, or one of a newer schema."""
-    record = _read_record(folder / "run.json", "run")
-    return Run(folder, record)
+    return Run(folder, _read_record(_record_file(folder), "run"))
+
+
+def _record_file(folder: Path) -> Path:
+    """A run's run.json; that of one of its parts when it is not put together yet."""
+    whole = folder / "run.json"
+    return whole if whole.exists() else min(folder.glob("parts/*/*/run.json"), default=whole)
 
 
 def load_sweep(folder: Path) -> Sweep:
@@ -230,7 +299,7 @@ def load_sweep(folder: Path) -> Sweep:
     root = folder.parent.parent
     cells = []
     for entry in record["cells"]:
-        if (root / entry["run"] / "run.json").exists():
+        if _record_file(root / entry["run"]).exists():
             controls = tuple((c["control"], c["of"]) for c in entry["controls"])
             cells.append(SweepCell(load_run(root / entry["run"]), entry["asked"], controls))
     return Sweep(folder, record, tuple(cells))
@@ -253,8 +322,7 @@ def _read_record(path: Path, what: str) -> dict[str, Any]:
         raise StoreFault(
             f"{path} is no record of a {what}: it lacks schema_version, {', '.join(needed)} or all of them"
         )
-    if version > SCHEMA_VERSION:
-        raise StoreFault(_newer(path, version))
+    refuse_newer_schema(path, version)
     return record
 
 
@@ -265,10 +333,10 @@ def _newer(path: Path, version: int) -> str:
     )
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     """Write beside, then rename. NaN is refused: strict readers cannot read it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     with beside.open("w", encoding="utf-8") as file:
         file.write(text + "\n")
         file.flush()
@@ -278,4 +346,17 @@ def write_json(path: Path, value: Any) -> None:
 
 def rows_hash(items: list[Item]) -> str:
     """A hash of what the items hold, so that a changed file is another run."""
-    return digest([[item.id, item.question, item.target, list(item.choices)] for item in items])
+    return digest([[*_always(item), *_more(item)] for item in items])
+
+
+def _always(item: Item) -> list[Any]:
+    return [item.id, item.question, item.target, list(item.choices)]
+
+
+def _more(item: Item) -> list[Any]:
+    """The fields that most items leave as they are."""
+    more = {f.name: getattr(item, f.name) for f in fields(item) if f.default is not MISSING and f.name != "choices"}
+    told = {name: value for name, value in more.items() if value}
+    if "evidence" in told:
+        told["evidence"] = [asdict(one) for one in item.evidence]
+    return [told] if told else []

@@ -1,17 +1,21 @@
 """Writes runs: from finished debates to rows, and from rows to tables. What the columns mean stands in `store.py`."""
 
+import contextlib
+import heapq
 import json
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from debate_local.core.chat import Completion
+from debate_local.core.confidence import answer_logprob, stated
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript, Turn
 
-from .store import DEBATE_COLUMNS, SCHEMA_VERSION, TURN_COLUMNS, is_done, write_json
+from .store import DEBATE_COLUMNS, SCHEMA_VERSION, TURN_COLUMNS, is_done, times_rewritten, write_json
 
 # Made once: json.dumps would make an encoder for every turn.
 _json = json.JSONEncoder(ensure_ascii=False).encode
@@ -21,21 +25,30 @@ ROW_GROUP = 512
 
 @dataclass(frozen=True, slots=True)
 class FinishedDebate:
-    """One debate as it is stored. turn_scores: one a turn."""
+    """One debate as it is stored. turn_scores, turn_traps: one a turn; trapped: the share of its answers.
+
+    No traps at all are those of an item that has none.
+    """
 
     item: Item
     transcript: Transcript | None
     grade: Grade | None
     turn_scores: tuple[float, ...] = ()
     error: str | None = None
+    trapped: float | None = None
+    turn_traps: tuple[bool | None, ...] = ()
 
 
 class RunWriter:
-    """Writes one run: `add` its debates in the order of the items, then `finish`."""
+    """Writes one run, or a part of it: `add` its debates in the order of the items, then `finish`.
 
-    def __init__(self, folder: Path, record: Mapping[str, Any]) -> None:
+    folder: the run's, or a part's (`store.part_folder`), whose debates `merge_parts` puts in their place. again: the
+    run is done and is written anew, because failed requests were asked again; what it held is kept.
+    """
+
+    def __init__(self, folder: Path, record: Mapping[str, Any], again: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder, self._again = folder, again
         for left in folder.glob(".*.parquet.*"):
             # Of an attempt that was killed.
             left.unlink(missing_ok=True)
@@ -73,21 +86,79 @@ class RunWriter:
             return f"the engine failed all {self._asked} requests: {self._first_failure}. Run it again to ask again"
         return None
 
-    def finish(self) -> None:
-        """Put both tables in place, then the marker. A run with a `problem` gets no marker: it is run again."""
-        if is_done(self._folder):
+    def finish(self, whole: bool = True) -> None:
+        """Put both tables in place, then the marker.
+
+        A run with a `problem`, and one that is not `whole` (it was stopped), gets no marker: it is run again.
+        """
+        if is_done(self._folder) and not self._again:
             # Another process was faster; a finished run is never written again.
             self.abandon()
             return
+        if self._again:
+            keep_earlier(self._folder)
         self._debates.finish()
         self._turns.finish()
-        if self.problem is None:
+        if whole and self.problem is None:
             (self._folder / "done").touch()
 
     def abandon(self) -> None:
         """Remove the half-written tables; the completions are in the cache."""
         self._debates.abandon()
         self._turns.abandon()
+
+
+def merge_parts(folder: Path, parts: Sequence[Path], order: Sequence[str], again: bool = False) -> bool:
+    """Make a run's tables from those of its finished parts, in the order of the item ids; then its marker.
+
+    Byte for byte what one process writes. Whoever finishes the last part does it, and when two do, both write the same.
+    False when another was faster and the parts are gone. again: as for RunWriter.
+    """
+    place = {item: position for position, item in enumerate(order)}
+    tables = {"debates": DEBATE_COLUMNS, "turns": TURN_COLUMNS}
+    writers = {name: _TableWriter(folder / f"{name}.parquet", columns) for name, columns in tables.items()}
+    try:
+        record = json.loads((parts[0] / "run.json").read_text(encoding="utf-8"))
+        for name, writer in writers.items():
+            rows = [_rows_of(part / f"{name}.parquet") for part in parts]
+            for row in heapq.merge(*rows, key=lambda row: place[row["item_id"]]):
+                writer.add([row])
+    except OSError:
+        for writer in writers.values():
+            writer.abandon()
+        if is_done(folder):
+            return False
+        raise
+    if again:
+        keep_earlier(folder)
+    write_json(folder / "run.json", record)
+    for writer in writers.values():
+        writer.finish()
+    (folder / "done").touch()
+    shutil.rmtree(parts[0].parent, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        # Empty, unless the run was split otherwise, too.
+        parts[0].parents[1].rmdir()
+    return True
+
+
+def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=ROW_GROUP):
+        yield from batch.to_pylist()
+
+
+def keep_earlier(folder: Path) -> None:
+    """Put a run's tables aside, in `earlier-1`, `earlier-2`, ...: runs are never overwritten."""
+    if not is_done(folder):
+        return
+    (folder / "done").unlink()
+    beside = folder / f"earlier-{times_rewritten(folder) + 1}"
+    beside.mkdir()
+    for name in ("debates.parquet", "turns.parquet"):
+        (folder / name).replace(beside / name)
+    shutil.copy2(folder / "run.json", beside / "run.json")
 
 
 class _TableWriter:
@@ -161,6 +232,7 @@ class _TableWriter:
 def _debate_row(finished: FinishedDebate) -> dict[str, Any]:
     item, transcript, grade = finished.item, finished.transcript, finished.grade
     row: dict[str, Any] = {"item_id": item.id, "question": item.question, "target": item.target}
+    row |= {"group": item.group, "suspect": item.suspect or None}
     row["error"] = finished.error
     if transcript is None or grade is None:
         return row
@@ -172,6 +244,7 @@ def _debate_row(finished: FinishedDebate) -> dict[str, Any]:
         "answer": decision.answer.value,
         "answer_key": decision.answer.key,
         "score": grade.score,
+        "trapped": finished.trapped,
         "no_answer": sum(answer.missing for answer in answers) / max(1, len(answers)),
         "rule": decision.rule,
         "counts": _json(dict(decision.counts)),
@@ -204,11 +277,13 @@ def _turn_rows(finished: FinishedDebate) -> list[dict[str, Any]]:
         return []
     seen: dict[tuple[int, str], tuple[tuple[str, str], ...]] = {}
     rows = []
-    for turn, score in zip(finished.transcript.turns, finished.turn_scores, strict=True):
+    traps = finished.turn_traps or (None,) * len(finished.turn_scores)
+    for turn, score, trap in zip(finished.transcript.turns, finished.turn_scores, traps, strict=True):
         messages = tuple((m.role, m.content) for m in turn.request.messages)
         history = _shared_beginning(seen.get((turn.agent, turn.role), ()), messages)
         seen[turn.agent, turn.role] = (*messages, ("assistant", turn.completion.text))
-        rows.append(_turn_row(finished.item.id, turn, score, history, messages[history:]))
+        row = _turn_row(finished.item.id, turn, score, history, messages[history:])
+        rows.append({**row, "trapped": trap})
     return rows
 
 
@@ -239,6 +314,8 @@ def _turn_row(item_id: str, turn: Turn, score: float, history: int, new: tuple[t
         "answer_start": start,
         "answer_end": end,
         "score": score,
+        "confidence": stated(turn.confidence),
+        "answer_logprob": answer_logprob(done, answer, turn.request.prefill),
         "finish_reason": done.finish_reason,
         "clipped": done.clipped,
         "error": done.error,
@@ -247,6 +324,8 @@ def _turn_row(item_id: str, turn: Turn, score: float, history: int, new: tuple[t
         "logprobs": None if done.logprobs is None else [value for _, value in done.logprobs],
         "neutralised": done.neutralised,
         "notes": list(done.notes),
+        "stop_reason": done.stop_reason or None,
+        "prompt_hash": done.prompt_hash or None,
         "temperature": sampling.temperature,
         "seed": sampling.seed,
     }

@@ -20,6 +20,13 @@ PHASES = ("poll", "commit", "flush", "rename")
 def main(output: str, phase_file: str, seed: int) -> None:
     """Run the sweep with its phases marked."""
     import debate_local
+
+    mark_phases(phase_file, seed)
+    debate_local.run([*OVERRIDES, f"output={output}"], multirun=True)
+
+
+def mark_phases(phase_file: str, seed: int) -> None:
+    """Let the places where a kill may hurt say when they are entered."""
     from debate_local.engines import parts, scripted
     from debate_local.sweep import writer
 
@@ -45,7 +52,6 @@ def main(output: str, phase_file: str, seed: int) -> None:
     writer._TableWriter._write = marked(2, writer._TableWriter._write)  # type: ignore[method-assign]
     os.replace = marked(3, os.replace)
     # pathlib binds os.replace at each call in 3.11; nothing else needs to be changed for Path.replace.
-    debate_local.run([*OVERRIDES, f"output={output}"], multirun=True)
 
 
 if __name__ == "__main__":

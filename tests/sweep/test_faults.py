@@ -115,6 +115,7 @@ def test_lower_is_better_is_told_the_right_way_round(task, tmp_path: Path) -> No
     assert not d.tells or ("better" in found.text) == (d.value < 0)
 
 
+@pytest.mark.hazard("A47")
 def test_a_run_whose_every_request_failed_is_not_done_and_is_mended_by_running_it_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

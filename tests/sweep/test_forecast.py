@@ -108,7 +108,8 @@ def test_a_small_kv_cache_and_the_licence_of_the_data_are_told(tmp_path: Path) -
     base = [f"task.path={rows}", "task=gsm8k", "engine=vllm", f"output={tmp_path / 'runs'}"]
     told = foretold([*base, "engine.kv_cache_gib=0.05"])
     assert any("tokens of KV cache" in warning for warning in told.warnings)
-    assert told.licences == ("data of gsm8k: licence MIT",)
+    assert told.licences == ("data of gsm8k: licence MIT", "model smollm2-135m-instruct: licence Apache-2.0")
     few = ["engine.kv_cache_gib=1", "limit=2", "sampling.max_tokens=64", "controls=false"]
-    assert not foretold([*base, *few]).warnings
+    # The rows are all the same, which is told too.
+    assert all(warning.startswith("data of gsm8k") for warning in foretold([*base, *few]).warnings)
     assert any("would not start now" in w for w in foretold([*base, "engine.kv_cache_gib=1000"]).warnings)

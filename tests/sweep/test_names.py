@@ -23,8 +23,8 @@ def test_every_option_of_every_kind_has_a_default_that_its_type_allows() -> None
 def test_an_unknown_name_is_answered_with_the_nearest_and_all_valid_ones_with_defaults() -> None:
     message = fault("protocol=debat")
     assert "there is no protocol 'debat'. Did you mean 'debate'?" in message
-    assert "protocol=debate  (agents=3, rounds=2, topology=full)" in message
-    assert "protocol=self_consistency  (samples=3)" in message
+    assert "protocol=debate  (agents=3, rounds=2, topology=full, " in message
+    assert "protocol=self_consistency  (samples=3, " in message
 
 
 def test_an_unknown_preset_lists_the_presets() -> None:
@@ -54,8 +54,8 @@ def test_an_unknown_setting_lists_the_settings() -> None:
     [
         ("protocol.agents=three", "protocol.agents must be a whole number, got 'three'"),
         ("protocol.agents=2.5", "protocol.agents must be a whole number, got 2.5"),
-        ("protocol.topology=star", "protocol.topology must be one of: full, none, got 'star'"),
-        ("protocol.topology=null", "protocol.topology must be one of: full, none, got None"),
+        ("protocol.prompt=medium", "protocol.prompt must be one of: short, long, got 'medium'"),
+        ("protocol.prompt=null", "protocol.prompt must be one of: short, long, got None"),
         ("limit=0", "limit must be at least 1, or null for all items; got 0"),
         ("limit=many", "limit"),
         ("offset=-1", "offset must be 0 or more, got -1"),

@@ -11,7 +11,7 @@ import pytest
 
 import debate_local
 from debate_local.cli import main
-from debate_local.sweep.again import cell_of
+from debate_local.sweep.cells import cell_of
 from debate_local.sweep.compose import compose
 from debate_local.sweep.forecast import forecast
 from debate_local.sweep.plan import make_plan
@@ -217,6 +217,7 @@ def _vllm_processes() -> set[str]:
     return {line for line in found if "vllm" in line.lower() and "resource_tracker" not in line}
 
 
+@pytest.mark.hazard("B14")
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_two_models_that_take_turns_on_real_vllm_are_two_loads_and_leave_nothing(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_tables_do_not_depend_on_how_a_sweep_is_run(tmp_path: Path, how: str) ->
     assert_equal_tables(plain, other)
 
 
+@pytest.mark.hazard("B09", "B10")
 def test_failed_truncated_and_empty_replies_are_counted_outcomes(tmp_path: Path) -> None:
     sweep = run(tmp_path, "engine.fail=0.1", "engine.cut_off=0.1", "engine.empty=0.1", "engine.too_long=0.05")
     summary = next(s for s in summarise(sweep) if s.label.startswith("debate agents=3 rounds=2"))
@@ -138,6 +139,7 @@ def test_an_engine_that_dies_is_started_again_and_the_sweep_goes_on(tmp_path: Pa
     assert '"event": "restart"' in log
 
 
+@pytest.mark.hazard("B13")
 def test_an_engine_that_only_dies_ends_its_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["run", *BASE, "limit=3", f"output={tmp_path}", "engine.dead_after=0"])
     assert code == 1

@@ -66,12 +66,26 @@ def test_a_finished_run_is_not_written_again(sweep: Sweep, tmp_path: Path) -> No
 
 def test_run_json_holds_what_was_run(sweep: Sweep) -> None:
     record = sweep.runs[0].record
-    assert record["protocol"] == {"name": "debate", "agents": 2, "rounds": 2, "topology": "full"}
-    assert record["templates"].keys() == {"debate", "verify"}
+    assert record["protocol"].items() >= {"name": "debate", "agents": 2, "rounds": 2, "topology": "full"}.items()
+    assert record["templates"].keys() >= {"debate", "verify"}
     assert record["metric"]["name"] == "accuracy"
     assert record["engine_identity"]["default"]["kind"] == "scripted"
     assert record["versions"]["debate-local"] == debate_local.__version__
     assert record["example_prompt"].endswith(record["answer_format"])
+
+
+@pytest.mark.hazard("B10", "B24")
+def test_how_a_reply_ended_is_stored_by_turn(tmp_path: Path) -> None:
+    script = tmp_path / "replies.yaml"
+    script.write_text("- reply: [The answer is 7. Question, The answer is by no means clear to me, Seven]\n")
+    cut = ["sampling.max_tokens=6", "sampling.stop=[Question]"]
+    scripted = ["engine=scripted", f"engine.replies={script}"]
+    (run,) = debate_local.run(
+        [*scripted, *cut, "task=arithmetic", "limit=20", "controls=false", f"output={tmp_path}"]
+    ).runs
+    ends = {(turn["finish_reason"], turn["stop_reason"], turn["text"][:5]) for turn in run.turns.iter_rows(named=True)}
+    assert ends == {("stop", "Question", "The a"), ("length", None, "The a"), ("stop", None, "Seven")}
+    assert run.debates["truncated"].sum() == (run.turns["finish_reason"] == "length").sum()
 
 
 def test_show_prints_a_transcript_that_a_person_can_follow(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:

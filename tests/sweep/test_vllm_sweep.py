@@ -78,6 +78,7 @@ def test_agents_by_rounds_by_temperature_is_one_load_and_few_batches(
     assert not shared.batches and len(again.runs) == len(sweep.runs)
 
 
+@pytest.mark.hazard("B13")
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_a_dead_worker_and_a_kill_9_lose_nothing_that_was_answered(tmp_path: Path) -> None:

@@ -39,8 +39,13 @@ class FusedLauncher(Launcher):
         loader = self._context.config_loader
         configs = compose_jobs(job_overrides, lambda job: loader.load_sweep_config(self._config, list(job)))
         result = run_composed(configs)
-        returns = []
-        for overrides in job_overrides:
-            returns.append(JobReturn(overrides=overrides, status=JobStatus.COMPLETED))
-            returns[-1].return_value = str(result.sweep.folder)
-        return returns
+        return completed(job_overrides, str(result.sweep.folder))
+
+
+def completed(job_overrides: Sequence[Sequence[str]], folder: str) -> list[JobReturn]:
+    """What Hydra wants to hear of jobs that have ended well: each returns the sweep's folder."""
+    returns = []
+    for overrides in job_overrides:
+        returns.append(JobReturn(overrides=overrides, status=JobStatus.COMPLETED))
+        returns[-1].return_value = folder
+    return returns

@@ -1,0 +1,201 @@
+"""A plan as it was when somebody asked for it: `plan.json` in the sweep's folder, and what is no longer so.
+
+Whoever works on a sweep later (a shard in a queue, `resume`) composes nothing and reads no config file: cells, shards
+and settings are taken from here (C07), and what has changed since is told before anything is run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from debate_local.core.chat import digest
+
+from . import machine
+from .cells import cell_json, cell_of
+from .config import HowToRun
+from .plan import Plan, PlannedRun, make_plan
+from .shards import Shard, shards_of, split_items
+from .stopping import Stop
+from .store import SCHEMA_VERSION, StoreFault, refuse_newer_schema, write_json
+
+NAME = "plan.json"
+_NEEDED = {"cells", "runs", "rows", "how", "made_with", "split", "splits", "launchers"}
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRun:
+    """What is told of a run without planning it. rows: the hash of its rows. calls: of one debate, at most."""
+
+    id: str
+    label: str
+    task: str
+    rows: str
+    calls: int
+
+
+@dataclass(frozen=True)
+class FrozenPlan:
+    """What plan.json holds. cells: as asked for, without controls, which come out of planning again."""
+
+    folder: Path
+    record: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def how(self) -> HowToRun:
+        """How it is run; the output root is wherever the sweep's folder lies now."""
+        known = {f.name for f in fields(HowToRun)}
+        values = {key: value for key, value in self.record["how"].items() if key in known}
+        values |= {"stop": Stop(**values["stop"]), "output": self.folder.parent.parent}
+        return HowToRun(**values)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of the latest split; empty when the sweep was never split."""
+        return self.split(self.record["split"]) if self.record["split"] else []
+
+    def split(self, count: int) -> list[Shard]:
+        """The shards of the split into so many. Raises StoreFault when it was never split so."""
+        if (slices := self.record["splits"].get(str(count))) is None:
+            known = ", ".join(self.record["splits"]) or "none"
+            raise StoreFault(f"sweep {self.id} was never split into {count} shards; its splits: {known}")
+        return shards_of(slices)
+
+    @property
+    def runs(self) -> list[FrozenRun]:
+        """All its runs, in the order of the plan."""
+        return [FrozenRun(**run) for run in self.record["runs"]]
+
+    def items(self, run: FrozenRun) -> list[str]:
+        """The ids of a run's items, in their order."""
+        return list(self.record["rows"][run.rows])
+
+    def plan(self) -> Plan:
+        """Today's plan of the same cells. Its runs may differ from the frozen ones: see `changes`."""
+        return make_plan([cell_of(cell) for cell in self.record["cells"]])
+
+    def changes(self, plan: Plan) -> list[str]:
+        """What is not as it was when the plan was frozen, a line each; empty when all is the same."""
+        then, now = self.record["made_with"], _made_with(plan)
+        found = [
+            f"{name}: was {_short(then.get(name))}, is {_short(now.get(name))}"
+            for name in sorted({*then, *now})
+            if then.get(name) != now.get(name)
+        ]
+        if self.other_runs(plan) and not found:
+            found.append("the identity of runs")
+        return found
+
+    def other_runs(self, plan: Plan) -> bool:
+        """Would today's plan make other runs than the frozen one?"""
+        return [run.id for run in self.runs] != [run.id for run in plan.runs]
+
+
+def freeze(
+    plan: Plan,
+    how: HowToRun,
+    command: Sequence[str],
+    shards: int | None = None,
+    launchers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> FrozenPlan:
+    """Write a sweep's folder: sweep.json for readers, plan.json for workers.
+
+    shards: how many to split the items into, None for no split. A split that is there already stays as it is, so that a
+    worker that is queued finds its slice. launchers: what started it, with its settings. Raises OptionFault for more
+    shards than items.
+    """
+    folder = how.output / "sweeps" / plan.id
+    splits, known_launchers = _known(folder)
+    if shards is not None and str(shards) not in splits:
+        splits[str(shards)] = [dict(one) for one in split_items(plan, shards)]
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    write_json(folder / "sweep.json", _for_readers(plan, command))
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "command": list(command),
+        "cells": [cell_json(run.cell) for run in plan.runs if run.asked],
+        "runs": [asdict(FrozenRun(r.id, r.label, r.cell.task.name, r.task.rows, r.calls)) for r in plan.runs],
+        "rows": {run.task.rows: [item.id for item in run.task.items] for run in plan.runs},
+        "how": {**asdict(how), "output": str(how.output)},
+        "made_with": _made_with(plan),
+        "split": shards,
+        "splits": splits,
+        "launchers": known_launchers | {name: dict(settings) for name, settings in (launchers or {}).items()},
+    }
+    write_json(folder / NAME, record, indent=None)
+    return FrozenPlan(folder, record)
+
+
+def _known(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The splits and launchers that a sweep's folder knows already."""
+    try:
+        record = read_frozen(folder).record
+    except StoreFault:
+        return {}, {}
+    return dict(record["splits"]), dict(record["launchers"])
+
+
+def read_frozen(folder: Path) -> FrozenPlan:
+    """The plan of a sweep's folder. Raises StoreFault when it is gone, torn or newer."""
+    path = folder / NAME
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        frozen = FrozenPlan(folder, record)
+        refuse_newer_schema(path, record["schema_version"])
+        assert set(record) >= _NEEDED
+    except FileNotFoundError as error:
+        what = "the frozen plan of this sweep is gone" if (folder / "sweep.json").exists() else "this is no sweep"
+        raise StoreFault(
+            f"{path} does not exist: {what}. Give a folder below <output>/sweeps, or run the command that made it again"
+        ) from error
+    except (ValueError, TypeError, KeyError, AssertionError) as error:
+        if isinstance(error, StoreFault):
+            raise
+        raise StoreFault(f"{path} cannot be read ({error!r}): run the command that made the sweep again") from error
+    return frozen
+
+
+def _for_readers(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": list(command),
+        "notes": plan.notes,
+        "cells": [
+            {
+                "run": run.id,
+                "label": run.label,
+                "asked": run.asked,
+                "controls": [{"control": name, "of": of} for name, of in run.controls],
+            }
+            for run in plan.runs
+        ],
+    }
+
+
+def _made_with(plan: Plan) -> dict[str, Any]:
+    """What results may depend on: code, versions, and hashes of each task's rows, each template and each model."""
+    found: dict[str, Any] = {"commit": machine.commit()}
+    found |= {f"version of {name}": version for name, version in machine.versions().items()}
+    for run in {run.task.rows: run for run in plan.runs}.values():
+        found[f"rows of task {run.cell.task.name} ({len(run.task.items)} items)"] = run.task.rows[:12]
+    for run in {run.cell.protocol.name: run for run in plan.runs}.values():
+        found |= _templates(run)
+    for run in {run.engine.group: run for run in plan.runs}.values():
+        for model, identity in run.engine.identities.items():
+            found[f"model {model!r} of engine {run.engine.choice.name} {run.engine.group[:6]}"] = identity[:12]
+    return found
+
+
+def _templates(run: PlannedRun) -> dict[str, str]:
+    """The default wording of the run's protocol; what a cell words otherwise is frozen with the cell."""
+    name = run.cell.protocol.name
+    return {f"template {key!r} of protocol {name}": digest(text)[:12] for key, text in run.facts.templates.items()}
+
+
+def _short(value: Any) -> str:
+    return "not there" if value is None else str(value)
