@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "tasks": ["core"],
     "engines": ["core"],
     "sweep": ["core", "protocols", "tasks", "engines"],
+    "trackers": ["core", "sweep", "analysis"],
     "analysis": ["core", "sweep.store"],
 }
 HEAVY = {"torch", "vllm", "transformers", "datasets"}

@@ -37,6 +37,10 @@ def test_a_command_of_the_readme_is_one_that_exists(words: list[str]) -> None:
     elif words[:2] in (["debate-local", "run"], ["debate-local", "plan"]):
         cells, _ = compose([word for word in words[2:] if word not in ("-m", "--json")], multirun="-m" in words)
         assert cells
+    elif words[0] == "sbatch" or words[0].startswith("launch/"):
+        (script,) = [word for word in words if word.startswith("launch/")]
+        assert (CHECKOUT / script).is_file()
+        compose([word for word in words if "=" in word and not word.startswith("--")], multirun=True)
     else:
         assert words[0] == "debate-local"
         options = cli.parser(words[1:]).parse_args(words[1:])
