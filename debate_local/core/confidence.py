@@ -58,24 +58,19 @@ def mean_logprob(completion: Completion) -> float | None:
     return mean_of([value for _, value in completion.logprobs or ()])
 
 
-def answer_logprob(completion: Completion, answer: Answer, prefill: str = "") -> float | None:
-    """The same over the tokens of the answer only. None where the answer cannot be found among the tokens.
-
-    prefill: what the reply was made to begin with; no token was generated for it.
-    """
+def answer_logprob(completion: Completion, answer: Answer) -> float | None:
+    """The same over the tokens of the answer only. None where the answer cannot be found among the tokens."""
     if completion.logprobs is None or answer.span is None:
         return None
-    text = completion.text.removeprefix(prefill)
-    generated = "".join(piece for piece, _ in completion.logprobs)
-    # The last place: what comes before the text is reasoning.
-    offset = generated.rfind(text.strip()) - (len(text) - len(text.lstrip()))
-    if not text.strip() or generated.rfind(text.strip()) < 0:
+    # From the answer to the end of the text: before it may stand reasoning, or a prefill that has no tokens.
+    rest = completion.text[answer.span[0] :].rstrip()
+    start = "".join(piece for piece, _ in completion.logprobs).rfind(rest)
+    if not rest or start < 0:
         return None
-    shift = offset - (len(completion.text) - len(text))
-    start, end = answer.span[0] + shift, answer.span[1] + shift
+    end = start + answer.span[1] - answer.span[0]
     values, place = [], 0
     for piece, value in completion.logprobs:
-        if place < end and place + len(piece) > start and piece:
+        if piece and place < end and place + len(piece) > start:
             values.append(value)
         place += len(piece)
     return mean_of(values)

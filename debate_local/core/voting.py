@@ -50,7 +50,7 @@ def votes_of(turns: Iterable[Turn]) -> list[Vote]:
             turn.answer,
             stated(turn.confidence),
             mean_logprob(turn.completion),
-            answer_logprob(turn.completion, turn.answer, turn.request.prefill),
+            answer_logprob(turn.completion, turn.answer),
         )
         for turn in turns
         if turn.role == "debater" and not turn.step

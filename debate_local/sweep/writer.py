@@ -315,7 +315,7 @@ def _turn_row(item_id: str, turn: Turn, score: float, history: int, new: tuple[t
         "answer_end": end,
         "score": score,
         "confidence": stated(turn.confidence),
-        "answer_logprob": answer_logprob(done, answer, turn.request.prefill),
+        "answer_logprob": answer_logprob(done, answer),
         "finish_reason": done.finish_reason,
         "clipped": done.clipped,
         "error": done.error,

@@ -62,27 +62,28 @@ def completion(*pieces: str, text: str | None = None) -> Completion:
 
 
 @pytest.mark.parametrize(
-    ("done", "span", "prefill", "mean"),
+    ("done", "span", "mean"),
     [
-        (completion("It", " is", " 4", "2", "."), (6, 8), "", -2.5),
+        (completion("It", " is", " 4", "2", "."), (6, 8), -2.5),
         # A token that holds more than the answer counts, too.
-        (completion("It is", " 42."), (6, 8), "", -1.0),
+        (completion("It is", " 42."), (6, 8), -1.0),
         # Reasoning before the text, the same number in it, and a token of the template after.
-        (completion("<think>", "42", "</think>", "It is ", "42", "<end>", text="It is 42"), (6, 8), "", -4.0),
+        (completion("<think>", "42", "</think>", "It is ", "42", "<end>", text="It is 42"), (6, 8), -4.0),
         # The prefill is in the text, but no token was generated for it.
-        (completion(" is", " 42", text="It is 42"), (6, 8), "It", -1.0),
+        (completion(" is", " 42", text="It is 42"), (6, 8), -1.0),
         # An answer in the prefill has no tokens.
-        (completion(", of course", text="42, of course"), (0, 2), "42", None),
-        # Pieces that are not the text: half a letter each.
-        (completion("\ufffd", "\ufffd", text="é 42"), (2, 4), "", None),
-        (completion("It is 42"), None, "", None),
-        (Completion("It is 42"), (6, 8), "", None),
+        (completion(", of course", text="42, of course"), (0, 2), None),
+        # Pieces that are half a letter each, before the answer and after it.
+        (completion("\ufffd", "\ufffd", " 42", text="é 42"), (2, 4), -2.0),
+        (completion("42 ", "\ufffd", "\ufffd", text="42 é"), (0, 2), None),
+        (completion("It is 42"), None, None),
+        (Completion("It is 42"), (6, 8), None),
     ],
 )
 def test_an_answers_log_probability_is_the_mean_over_its_tokens(
-    done: Completion, span: tuple[int, int] | None, prefill: str, mean: float | None
+    done: Completion, span: tuple[int, int] | None, mean: float | None
 ) -> None:
-    assert answer_logprob(done, Answer("42", "42", "stated", span), prefill) == mean
+    assert answer_logprob(done, Answer("42", "42", "stated", span)) == mean
 
 
 def test_a_turns_log_probability_is_the_mean_over_all_tokens_or_unknown() -> None:

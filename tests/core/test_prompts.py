@@ -14,6 +14,7 @@ from debate_local.protocols.debate import debate
 from tests.fakes import Sums
 
 
+@pytest.mark.hazard("D24", "D25")
 @pytest.mark.parametrize(
     "value",
     [
@@ -30,7 +31,7 @@ from tests.fakes import Sums
     ],
 )
 def test_a_value_is_shown_as_it_is_whatever_it_holds(value: str) -> None:
-    # Hazards D24 and D25: braces stay, and a text that looks like a placeholder is not filled in.
+    # Braces stay, and a text that looks like a placeholder is not filled in.
     assert render("Q: {{ question }} A: {{ answer }}", question=value, answer="5") == f"Q: {value} A: 5"
 
 

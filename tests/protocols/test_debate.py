@@ -633,3 +633,11 @@ def test_agreement_without_a_value_and_refusals_are_no_answer(reply: str) -> Non
     assert last.answer.missing
     assert last.answer.rule
     assert (done.decision.eligible, done.decision.received, done.decision.answer.value) == (3, 2, "2")
+
+
+@pytest.mark.hazard("D23")
+def test_twelve_rounds_are_no_more_than_two_and_temperature_0_stays_0() -> None:
+    cold = (Agent(sampling=replace(Agent().sampling, temperature=0.0)),)
+    done = debated(rounds=12, cast=cold)
+    assert (done.rounds, len(done.turns)) == (12, 36)
+    assert {turn.request.sampling.temperature for turn in done.turns} == {0.0}

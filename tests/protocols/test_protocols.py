@@ -143,6 +143,7 @@ def transcripts(debates: Sequence[Debate], engine: Engine, run: Run | None = Non
 @EVERY_PROTOCOL
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
+@pytest.mark.hazard("D16")
 def test_transcripts_do_not_depend_on_schedule_batch_order_max_live_shard_or_sharing(
     name: str, data: st.DataObject
 ) -> None:

@@ -1,7 +1,7 @@
 """How well the readers do on replies that no rule was written for.
 
 `held_out/` was written by somebody who had not seen the readers, after they were done: two cases for each kind. Do not
-mend a reader after one of them; that is what `cases/` is for. The share tells what to expect of replies nobody has seen.
+mend a reader after one of them; that is what `cases/` is for. The share says what to expect of replies nobody has seen.
 """
 
 import json
