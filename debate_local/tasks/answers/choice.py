@@ -67,8 +67,9 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _FILLERS = re.compile(
     r"(?:[\s*_\"'“”‘’`$:>#{}<(\[-]|\\[(\[]|\\[a-z]{2,10}\s?\{|\b(?:definitely|clearly|most likely|probably|likely"
-    r"|therefore|thus|hence|so|then|simply|just|indeed|still|again|also|the|option|choice|letter|answer|statement"
-    r"|alternative|number|with|for|to be|be|both|either|i think|i believe|i'd say|i would say|that|it|it's|is|are"
+    r"|therefore|thus|hence|so|then|simply|just|indeed|still|again|also|the|option|choice|letter|answer"
+    r"|antwort|réponse|respuesta|risposta|resposta|ответ|statement|alternative|number|with|for|to be|be|both|either"
+    r"|i think|i believe|i'd say|i would say|that|it|it's|is|are"
     r"|must be|should be|would be|yes|ok|okay|sure|la|le|die|der|das|el|opción|(?:a|la|der|a la|é a)? ?(?:letra"
     r"|lettre|lettera|buchstabe)|correct|best|right|one|final|my|of course|in (?:this|that) case)\b)*+"
 )
@@ -320,7 +321,8 @@ class _Choice:
         chosen = [(named, how) for named, how in said if how in ("whole", "picked", "led")]
         if chosen:
             return self._of_several(chosen, sentence.end)
-        open_ = [named for named, how in said if how != "excluded"]
+        excluded = {option for named, how in said if how == "excluded" for option in named.options}
+        open_ = [named for named, how in said if how != "excluded" and not excluded.intersection(named.options)]
         if not final:
             return None
         if open_ and open_[-1].by_letter:

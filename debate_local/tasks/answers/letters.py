@@ -32,7 +32,7 @@ def latin(text: str) -> str:
 # An option's letter, its brackets and markup.
 _OPEN = r"(?:\\[a-z]{2,10}\s?\{\s?|[(\[{<*_\"'“‘`$]|\\[(\[])*"
 _LETTER = re.compile(
-    rf"(?<![^\W_{_CJK}])(?<![\\'^/-])(?<!\w_)(?<![a-zA-Z]\.)([A-Za-z])"
+    rf"(?<![^\W_{_CJK}])(?<![\\^/-])(?<!\w')(?<!\w_)(?<![a-zA-Z]\.)([A-Za-z])"
     rf"(?![^\W_{_CJK}]|[-'+^#](?=\w)|\+|_\w|\.[A-Za-z]\b|\.\d|\s?=(?!=|>))"
 )
 _CLOSE = re.compile(r"[)\]}>*_\"'”’`$\\]*")

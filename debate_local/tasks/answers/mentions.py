@@ -45,6 +45,11 @@ _EXCLUDED_BEFORE = re.compile(
     rf"|against|(?:cannot|can't|could not|couldn't)(?: \w+ly)? be|eliminat\w+|exclud\w+|discard\w*|reject\w*"
     rf"|dismiss\w*|rul(?:e|es|ed|ing) out|cross(?:ed|ing)? out)|n't(?: be)?)\s+{_WORDS_BEFORE}{_BETWEEN}\Z"
 )
+# All except B are wrong.
+_ALL_BUT = re.compile(
+    rf"\b(?:all|every\w*|each)(?: \w+){{0,4}} (?:except|but|other than|besides"
+    rf"|apart from)\s+{_WORDS_BEFORE}{_BETWEEN}\Z"
+)
 _AFTER = r"[\s)\]*_\"'”’`$.:,–—-]*"
 _IS = (
     r"(?:(?:is|are|was|were|will be|must be|has to be|have to be|should be|would be|can be|could be|seems?(?: to be)?"
@@ -58,12 +63,13 @@ _EXCLUDED_AFTER = re.compile(
 )
 _PICKED_AFTER = re.compile(
     rf"{_AFTER}(?:[✓✔✅☑]|{_IS}{_ADVERBS}(?:correct|right|true|accurate|best|answer|choice|option|one|winner|suitable"
-    rf"|appropriate|supported|it is|left|what (?:we (?:want|need)|is left|remains))\b|(?:fits?|matches|works"
+    rf"|appropriate|supported|closest|it is|left|what (?:we (?:want|need)|is left|remains))\b|(?:fits?|matches|works"
     rf"|holds)(?:\s*\Z| best| all| the (?:question|description|facts))|it is\b|remains?\s*\Z|wins\b)"
 )
 _LED = re.compile(
     rf"(?:\b(?:so|thus|therefore|hence|it is|it's|it must be|it has to be|must be|should be|has to be|would be"
-    rf"|that is|that's|this is|which is|leaves?(?: us| me)?(?: with)?|leaving(?: us| me)?(?: with)?|remaining|i say"
+    rf"|that is|that's|this is|which is|leaves?(?: us| me)?(?: with)?|leaving(?: us| me)?(?: with)?|remaining"
+    rf"|i say|i give|argue for"
     rf"|i'd say|i would say|i think|i believe|i guess|(?:go|going|went|stick|sticking|stay|staying) (?:with|for|to)"
     rf"|pick|choose|chose|select|(?:appears?|seems?)(?: \w+ly)? to be|i\.e\.,?|namely|(?:agreed?|settled) on"
     rf"|consensus is|my (?:\w+ )?(?:choice|answer|option|pick|selection),|(?:fits|matches|match|corresponds to"
@@ -97,6 +103,8 @@ def manner(reply: OwnText, sentence: Sentence, named: Named, start: int, final: 
     agreement = voice.agrees_with(low, near, named.start)
     if agreement is not None:
         return "led" if agreement else "excluded"
+    if _ALL_BUT.search(low, near, named.start) and _EXCLUDED_AFTER.match(low, named.end, end):
+        return "picked"
     if _EXCLUDED_BEFORE.search(low, near, named.start) or _EXCLUDED_AFTER.match(low, named.end, end):
         return "excluded"
     if others(low, sentence.start, named.start):

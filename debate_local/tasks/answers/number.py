@@ -250,8 +250,11 @@ def _without_list_numbers(text: str, start: int) -> str:
 
 _END_MARK = re.compile(r"[!?)\]}*$\"'`|」]\s*\Z")
 # Possessive throughout: a word must not be tried in pieces.
-_TAIL = re.compile(r"\W*(?:(?!(?:and|then|when|but|so|which|while|who|or)\b)[^\W\d]++(?:\^?\d)?+[^\w,;]*+){0,9}+\Z")
+_TAIL = re.compile(
+    r"\W*(?:(?!(?:and|then|when|but|so|which|while|who|or(?! so\b))\b)[^\W\d]++(?:\^?\d)?+[^\w,;]*+){0,9}+\Z"
+)
 _COMMA_TAIL = re.compile(r"(?:\W*(?!(?:and|then|when|but|so|which|while|who|or)\b)[^\W\d]++){0,9}+\s*,\s*\Z")
+_BELIEF_LAST = re.compile(r",?\s*(?:with\s+)?(?:about\s+)?\d+\s?%\s*(?:confidence|sure|certain(?:ty)?|confident)\W*\Z")
 _DANGLING = re.compile(
     r"(?:\b(?:for|and|of|the|to|a|an|with|that|is|by|in|then|so|but|or|when|if|from|at|on|as|which|plus|minus|times)"
     r"|[-+×/=,(:]\s*\$?|\s\*)\s*\Z"
@@ -261,6 +264,8 @@ _DANGLING = re.compile(
 def _complete(reply: NumberText, sentence: Sentence, found: Found[Numeral] | None, alone: bool) -> bool:
     """Does a last sentence without an end mark look finished? A reply that was cut off gives no answer."""
     low, start, end = reply.low, sentence.start, sentence.end
+    if belief := _BELIEF_LAST.search(low, max(start, end - 40), end):
+        end = belief.start()
     if found and found.thing and _COMMA_TAIL.match(low, found.thing.end, end):
         # A comma too many: `she has to order 4 sacks, every week,`
         return led_to_by_a_verb(low, start, found.thing)

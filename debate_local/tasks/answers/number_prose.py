@@ -22,6 +22,7 @@ _LABELS |= {f"{label}s" for label in _LABELS}
 _BELIEF_BEFORE = re.compile(r"\bconfidence(?: level)?\W*(?:(?:of|is)\W+)?\Z")
 _BELIEF = re.compile(r"\s*(?:sure|confident|certain|confidence|certainty)\b")
 _PEERS = re.compile(r"\s+(?:other |of the )?(?:agents|peers|solutions|responses|debaters|experts|votes for)\b")
+_ROOT = re.compile(r"(?:\\sqrt\s?\{?|√\s?\(?)\Z")
 _PASSING = re.compile(
     r"\b(?:for|among|between|per|with|by|from|after|at|in|on|than|every|each|over|within|during|until|since|before"
     r"|out of|of (?:the|his|her|their|its|my))\s+(?:(?:the|a|an|his|her|their|its|my|all|each|every|these|those|other"
@@ -51,7 +52,8 @@ _CONCLUDES = re.compile(
 _EXPLAINS = re.compile(
     r",?\s\((?=[^()]*\b[a-z]{2,}\b[^()]*\b[a-z]{2,}\b)|,\s(?:which(?! (?:is|means|leaves|gives|makes|produces"
     r"|yields|equals|comes|adds|totals|brings)\b)|where|while|whereas|though|although|compared|exactly|in case"
-    r"|with which|of which|so (?:he|she|they|it|you|we|that \w+) (?:would|could|may|might|can))\b"
+    r"|with which|of which|(?:and |but )?(?:agent|solver|peer|expert) ?#?\w+ (?:got|gets|said|says|has|had"
+    r"|claims|wrote|thinks)|so (?:he|she|they|it|you|we|that \w+) (?:would|could|may|might|can))\b"
     r"|,?\s(?:since|because|i\.e\.|that is,)\s"
 )
 _VERB = re.compile(
@@ -66,6 +68,12 @@ _WORD_VERB = re.compile(
 _DIGIT = re.compile(r"\d")
 
 
+# Nothing but numbers, or what several letters stand for.
+_SEVERAL = re.compile(
+    r"[\s*$]*(?:[-−]?[\d.]+[\s*$]*(?:[,;]|\band\b)[\s*$]*)+[-−]?[\d.]+[\s*$]*|[\s*$]*(?:[a-z]\s*=\s*[-−]?[\d./]+[\s*$,;]*(?:and\s*)?){2,}"
+)
+
+
 def concluded(reply: NumberText, sentence: Sentence) -> Found[Numeral] | None:
     """The number that a sentence of prose arrives at; None when it has none."""
     text, low, end = reply.text, reply.low, sentence.end
@@ -76,6 +84,8 @@ def concluded(reply: NumberText, sentence: Sentence) -> Found[Numeral] | None:
     usable = [n for n in row.numerals if not _ruled_out(low, start, n)]
     if not row.numerals and NO_NUMBER.search(low, start, end):
         return Found("not a number")
+    if _SEVERAL.fullmatch(low, start, end) and len({n.value for n in row.numerals}) > 1:
+        return Found("several candidates")
     ends = [match.end() for match in _CONCLUDES.finditer(low, start, end)]
     words = [n for n in find_words(text, start, end) if _word_counts(low, start, end, n, ends)]
     if words and (not usable or usable[-1].end <= _last(ends, words[-1].start, start)):
@@ -112,7 +122,9 @@ def _equated(reply: NumberText, row: Row, usable: list[Numeral], equals: int) ->
 def _without_explanation(low: str, start: int, end: int, numerals: list[Numeral]) -> int:
     """Where an explanation begins, when a number comes before it and nothing is concluded behind it; else the end."""
     for explains in _EXPLAINS.finditer(low, start, end):
-        if any(n.end <= explains.start() for n in numerals) and not _goes_on(low, explains.end(), end, numerals):
+        if any(n.end <= explains.start() and not _is_share(low, n) for n in numerals) and not _goes_on(
+            low, explains.end(), end, numerals
+        ):
             return explains.start()
     return end
 
@@ -131,6 +143,7 @@ def _main(reply: NumberText, start: int, free: list[Numeral]) -> Numeral:
     if condition := _CONDITION.match(low, start):
         passing.append(condition.span())
     central: list[Numeral] = []
+    shares: list[Numeral] = []
     aside_end = -1
     for numeral in free:
         begin = max(start, numeral.start - 40)
@@ -140,11 +153,19 @@ def _main(reply: NumberText, start: int, free: list[Numeral]) -> Numeral:
         within = any(a <= numeral.start < b for a, b in passing)
         if paired or in_passing or within or _is_named(reply.text, begin, numeral.start):
             aside_end = numeral.end
-        elif not _ADJECTIVE.match(low, numeral.end) and not (
-            numeral.form == "percent" and _SHARE.match(low, numeral.end)
-        ):
+        elif _is_share(low, numeral):
+            # 12 of `12 of the 30 pupils`, when nothing else is said.
+            shares.append(numeral)
+        else:
             central.append(numeral)
-    return (central or free)[-1]
+    return (central or shares or free)[-1]
+
+
+def _is_share(low: str, numeral: Numeral) -> bool:
+    """`12 of the pupils`, `20 % of it`, `3 times as many`, `2nd`: the measure of something else."""
+    return _ADJECTIVE.match(low, numeral.end) is not None or (
+        numeral.form == "percent" and _SHARE.match(low, numeral.end) is not None
+    )
 
 
 def _is_named(text: str, begin: int, place: int) -> bool:
@@ -163,6 +184,7 @@ def _ruled_out(low: str, start: int, numeral: Numeral) -> bool:
         or ("confidence" in before and _BELIEF_BEFORE.search(before) is not None)
         or _BELIEF.match(low, numeral.end) is not None
         or _PEERS.match(low, numeral.end) is not None
+        or _ROOT.search(low, max(start, numeral.start - 8), numeral.start) is not None
         or denied(low, start, numeral.start, numeral.end)
     )
 

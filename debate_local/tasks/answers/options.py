@@ -220,11 +220,13 @@ class Options:
 
     def texts_in(self, text: str, start: int, end: int) -> list[Mention]:
         """Where text[start:end] names an option by its text, in order."""
-        found: list[Mention] = []
-        for pattern, place in self._catch_alls:
-            found += [Mention(match.start(), match.end(), place) for match in pattern.finditer(lower(text[start:end]))]
-        found = [Mention(start + a, start + b, place) for a, b, place in found]
-        if not self._by_first_word:
+        low = lower(text[start:end])
+        found = [
+            Mention(start + match.start(), start + match.end(), place)
+            for pattern, place in self._catch_alls
+            for match in pattern.finditer(low)
+        ]
+        if not any(probe in low for probe in self._probes):
             return found
         row = tokens(text, start, end, self._exact)
         words = tuple(token.word for token in row)

@@ -164,6 +164,8 @@ def statements(reply: OwnText, cues: re.Pattern[str], own_cue: OwnCue | None = N
 
 def _box(reply: OwnText, cue: re.Match[str]) -> Statement | None:
     text, start = reply.text, cue.end()
+    if _NOT.search(reply.low, max(0, cue.start() - 20), cue.start()):
+        return None
     while text.startswith(" ", start):
         start += 1
     if not text.startswith("{", start):
@@ -177,6 +179,7 @@ def _box(reply: OwnText, cue: re.Match[str]) -> Statement | None:
     return None if repeats else Statement("boxed", cue.start(), start + 1, len(text), closed=False)
 
 
+_NOT = re.compile(r"\b(?:not|instead of|rather than)\s+[$(]*\Z")
 _BOX_LIST = re.compile(r"[\s$,;]*(?:and|or|\\text\{\s*(?:and|or)\s*\})?[\s$]*(?:[a-z]\s*=\s*)?")
 
 

@@ -7,12 +7,25 @@ import re
 
 # Word problems have estate agents and participants of their own: a number or `other` makes one a debater.
 _PEER = (
-    r"(?:(?:agent|solver|expert|participant|debater|solution|response|reply|model|person|student)\s*#?\d+|(?:agent"
-    r"|solver|expert|debater|peer)\s+[b-j]\b|(?:agent|solver|expert|debater)\s+a\b(?=\W*(?:'s|[:,.)]|\w+s\b|\w+ed\b"
-    r"|said\b|chose\b|got\b|answer\b|and\b))|peers?|my (?:colleague|teammate|partner|classmate|opponent)s?|they all"
-    r"|(?:other|another|first|second|third|both|one|two|all|previous)(?:\s+other)?\s+(?:agent|peer|solver|solution"
-    r"|response|replie|debater|expert)s?|(?:agent|response)s\b(?=.{0,40}\b(?:say|agree|answer))|the (?:two "
-    r"|three )?others)"
+    "(?:"
+    + "|".join(
+        [
+            r"(?:agent|solver|expert|participant|debater|solution|response|reply|model)\s*#?\d+",
+            r"(?:agent|solver|expert|debater|peer)\s+[b-j]\b",
+            # `Agent A says`, and not `pays the agent a fee`.
+            r"(?:agent|solver|expert|debater)\s+a\b"
+            r"(?=\W*(?:'s|[:,.)]|\w+s\b|\w+ed\b|said\b|chose\b|got\b|answer\b|and\b))",
+            r"peers?",
+            r"my (?:colleague|teammate|partner|classmate|opponent)s?",
+            r"(?:other|another|first|second|third|both|one|two|all|previous)(?:\s+other)?\s+"
+            r"(?:agent|peer|solver|solution|response|replie|debater|expert)s?",
+            r"of (?:the )?(?:\w+ )?agents",
+            r"(?:agent|response)s\b(?=.{0,40}\b(?:say|agree|answer))",
+            r"the (?:two |three )?others",
+            r"they all",
+        ]
+    )
+    + ")"
 )
 _PEER_SPEAKS = re.compile(
     rf"\b{_PEER}\b|\btheir (?:final )?answers?\b|\banother (?:says|claims|gets|got|thinks)\b|\baccording to (?!the)"

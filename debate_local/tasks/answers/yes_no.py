@@ -102,7 +102,8 @@ _FILLERS = re.compile(
     r"|you know what)\b\??)*+"
 )
 _LED = re.compile(
-    r"(?:\b(?:so|thus|therefore|hence|it's|that's|is|was|be|say|said|think|believe|guess|conclude|with|vote|to|at|but"
+    r"(?:\b(?:so|thus|therefore|hence|it's|that's|is|was|be|say|said|answer|choose|reply|respond|think|believe"
+    r"|guess|conclude|with|vote|to|at|but"
     r"|actually|wait|sorry|rather|instead|i mean|then|as|remains|stays|ja|daher|also|donc|luego|所以|因此)"
     r"|[:→>–—-])[\s,:*_\"'`(]*(?:(?:it|that|this|the answer) (?:is|must be|would be) |it's |a |an |clear |definite "
     r"|definitely |clearly )*[*_\"'(]*\Z"
@@ -128,6 +129,8 @@ _TURN = re.compile(
 )
 _FOR = re.compile(r"[\s*_\"']*(?:for|in|if|when)\b")
 _LONGEST_OPENING = 300
+# A sentence that says it more often is a loop.
+_MOST_SAID = 8
 _LABELS = (
     (
         "uncertain",
@@ -152,6 +155,10 @@ _LABELS = (
     ),
 )
 _NEGATION = re.compile(r"\b(?:no|not|nothing|neither|nor|never|without)\b|n't\b")
+
+
+def _as_said(word: re.Match[str]) -> _Said:
+    return _Said(word.start(), word.end(), _MEANING[word.group()], word.group() in _JUDGING)
 
 
 def _same(one: _Said, other: _Said) -> bool:
@@ -193,22 +200,25 @@ class _YesNo:
         low = self.reply.low
         pairs = [pair.span() for pair in _CHOICE_OF.finditer(low, start, end)]
         return [
-            _Said(word.start(), word.end(), _MEANING[word.group()], word.group() in _JUDGING)
+            _as_said(word)
             for word in _ANY.finditer(low, start, end)
             if _FREE.match(low, word.end(), end) and not any(a <= word.start() < b for a, b in pairs)
         ]
 
     def _head(self, start: int, end: int) -> _Said | None:
         """The word that the stretch begins with, fillers apart."""
-        fillers = _FILLERS.match(self.reply.low, start, end)
-        place = fillers.end() if fillers else start
-        return next((said for said in self._said(place, end) if said.start == place), None)
+        low = self.reply.low
+        fillers = _FILLERS.match(low, start, end)
+        word = _ANY.match(low, fillers.end() if fillers else start, end)
+        if word is None or not _FREE.match(low, word.end(), end) or _CHOICE_OF.match(low, word.start(), end):
+            return None
+        return _as_said(word)
 
     def _chosen(self, start: int, end: int) -> list[_Said]:
         """The words that low[start:end] arrives at: at its head, after `so`, `is` or a colon, as a judgement."""
         low, head = self.reply.low, self._head(start, end)
         found = [head] if head else []
-        for said in self._said(head.end if head else start, end):
+        for said in self._said(head.end if head else start, end)[-_MOST_SAID:]:
             if head and not head.judges and (said.judges or said.word == "uncertain"):
                 # `Yes, the year is right` is not a second answer.
                 continue
@@ -222,7 +232,8 @@ class _YesNo:
             if self._of_others(start, said.start):
                 continue
             if _DENIED.search(low, before, said.start):
-                if said.judges and said.word == "yes" and _JUDGED.search(low, before, said.start):
+                alone = low[start : said.start].strip(" *_") == "not"
+                if said.judges and said.word == "yes" and (alone or _JUDGED.search(low, before, said.start)):
                     found.append(said._replace(word="no"))
             elif said.judges:
                 if _JUDGED.search(low, before, said.start):
