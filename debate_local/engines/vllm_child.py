@@ -6,7 +6,6 @@ session of their own, ignore those signals, and end when the parent has ended. S
 be imported before multiprocessing has set the import path.
 """
 
-import _thread
 import os
 import signal
 import sys
@@ -23,21 +22,6 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _hear_termination_from(parent: int) -> None:
-    """Let TERM through when the parent sends it. A scheduler sends it to all processes of a job at once, and then it is
-    for the parent to finish what is running and to end its children.
-    """
-    # Blocked in every thread to come, and in the processes that this one starts.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-
-    def take() -> None:
-        while True:
-            if signal.sigwaitinfo({signal.SIGTERM}).si_pid in (parent, os.getpid()):
-                _thread.interrupt_main(signal.SIGTERM)
-
-    threading.Thread(target=take, daemon=True).start()
-
-
 def main(parent: int, arguments: list[str]) -> None:
     """Set the process up, then run the code that multiprocessing gave to the interpreter."""
     os.setsid()
@@ -48,7 +32,6 @@ def main(parent: int, arguments: list[str]) -> None:
     if "--multiprocessing-fork" in sys.argv:
         # Not so for multiprocessing's resource tracker: it cleans up after a parent that was killed.
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-        _hear_termination_from(parent)
     exec(code, {"__name__": "__main__"})
 
 
