@@ -23,6 +23,8 @@ from debate_local.sweep.store import Sweep, load_sweep
 from tests.alive import is_alive
 from tests.sweep.test_shards import SWEEP, files, frozen
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 LAUNCH = ROOT / "launch"
 SCRIPTS = sorted(path.name for path in LAUNCH.iterdir() if path.suffix in (".sh", ".sbatch"))

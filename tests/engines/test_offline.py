@@ -13,6 +13,8 @@ import pytest
 
 from tests.engines.tiny import save_tiny
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("huggingface_hub")
 
 SHA, OTHER = "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"

@@ -14,7 +14,7 @@ from debate_local.sweep.store import Sweep, load_sweep
 from tests.slurm.cluster import Cluster, running
 from tests.sweep.test_run import assert_equal_tables
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.agents=2,3"]
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.time=5", "hydra.launcher.signal_seconds=30"]

@@ -9,6 +9,8 @@ from debate_local.cli import main
 from debate_local.sweep.config import config_folder
 from debate_local.sweep.store import Sweep, load
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted((config_folder() / "experiment").glob("*.yaml"))
 # What a machine of another kind needs: here the scripted engine answers, in this process.
 _ELSEWHERE = ("engine.", "hydra")

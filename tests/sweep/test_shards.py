@@ -21,6 +21,8 @@ from debate_local.sweep.plan import make_plan
 from debate_local.sweep.shards import split_items
 from debate_local.sweep.store import Sweep, load_sweep
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=10", "protocol.agents=2,3", "sampling.temperature=0.3,1.0"]
 
 

@@ -33,6 +33,8 @@ from debate_local.trackers.tracker import Told
 from tests.alive import is_alive
 from tests.sweep.test_shards import files
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=4", "protocol.rounds=1,2"]
 NAMES = ("tensorboard", "wandb", "mlflow")
 
