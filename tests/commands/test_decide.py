@@ -13,6 +13,8 @@ from debate_local.commands.decide import table_of
 from debate_local.core.voting import spelled
 from debate_local.sweep.store import Run
 
+pytestmark = pytest.mark.slow
+
 ONE = ["engine=scripted", "task=arithmetic", "task.items=12", "protocol.agents=3", "controls=false"]
 # Sums of few values, so that agents agree at times: each says how sure it is, as a function of its seed.
 SCRIPT = "\n".join(

@@ -17,6 +17,8 @@ from debate_local import cli
 from debate_local.commands.doctor import examine
 from debate_local.engines.weights import unpacked_folder
 
+pytestmark = pytest.mark.slow
+
 Findings = dict[str, dict[str, str]]
 
 

@@ -13,6 +13,8 @@ from scipy.stats import chisquare
 from debate_local.core.chat import Sampling
 from debate_local.engines.hf_sampling import Choice, Chooser, choose, stated
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 
 LOGITS = [2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -4.0]

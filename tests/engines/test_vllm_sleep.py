@@ -20,6 +20,8 @@ from tests.engines.asking import answers, asking
 from tests.engines.fake_vllm import FakeVllm
 from tests.engines.tiny import save_tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:

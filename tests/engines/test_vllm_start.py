@@ -19,6 +19,8 @@ from tests.engines.asking import answers, asking
 from tests.engines.fake_vllm import FakeVllm, Said
 from tests.engines.tiny import save_tiny
 
+pytestmark = pytest.mark.slow
+
 Smi = Callable[[str], None]
 
 

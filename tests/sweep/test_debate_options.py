@@ -10,6 +10,8 @@ from debate_local.sweep.compose import compose
 from debate_local.sweep.options import OptionFault
 from debate_local.sweep.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 ON = ["engine=scripted", "task=arithmetic", "task.items=3"]
 
 

@@ -14,6 +14,8 @@ from debate_local.cli import main
 from debate_local.engines.cache import cache_report
 from tests.sweep.test_run import assert_equal_tables, sent
 
+pytestmark = pytest.mark.slow
+
 SLOW = ["engine=scripted", "task=arithmetic", "limit=40", "engine.latency=0.3", "max_live=16"]
 QUICK = ["engine=scripted", "task=arithmetic", "limit=40"]
 

@@ -13,6 +13,8 @@ from tests.engines.fake_vllm import FakeVllm, Said
 from tests.engines.tiny import save_tiny
 from tests.sweep.test_run import sent
 
+pytestmark = pytest.mark.slow
+
 # The first engine answers 20 requests and dies; the next ones die at once, until somebody mends them.
 DOOMED = """
 from pathlib import Path

@@ -13,6 +13,8 @@ from debate_local.sweep.forecast import Forecast, forecast
 from debate_local.sweep.plan import make_plan
 from tests.sweep.test_run import sent
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENTS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
 
 

@@ -20,6 +20,8 @@ from debate_local.sweep.plan import make_plan
 from debate_local.sweep.store import Sweep, load_sweep
 from tests.sweep.test_run import assert_equal_tables
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=8", "protocol.agents=2,3"]
 LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2"]
 

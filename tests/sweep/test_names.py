@@ -6,6 +6,8 @@ from debate_local.sweep import options
 from debate_local.sweep.compose import compose
 from debate_local.sweep.options import OptionFault
 
+pytestmark = pytest.mark.slow
+
 
 def fault(*overrides: str, multirun: bool = False) -> str:
     with pytest.raises(OptionFault) as caught:

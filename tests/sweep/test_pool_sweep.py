@@ -19,6 +19,8 @@ from debate_local.sweep.store import Sweep
 from tests.sweep.test_names import fault
 from tests.sweep.test_run import assert_equal_tables, sent
 
+pytestmark = pytest.mark.slow
+
 BASE = ["engine=scripted", "task=arithmetic", "task.items=40", "limit=6"]
 TWO = ["engine.models.a={seed: 1}", "engine.models.b={seed: 2, accuracy: 0.9}"]
 BOTH = "cast=[{model: a}, {model: b}]"

@@ -14,6 +14,8 @@ from debate_local.sweep.run import run_plan
 from debate_local.sweep.store import Run, Sweep, load_sweep
 from tests.sweep.test_run import assert_equal_tables, sent
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.rounds=1,2"]
 
 

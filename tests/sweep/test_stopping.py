@@ -11,6 +11,8 @@ from debate_local.sweep.stopping import Budget, Stop, stop_from
 from debate_local.sweep.store import Sweep, load_sweep
 from tests.sweep.test_run import assert_equal_tables, sent
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=40", "protocol.agents=2,3", "max_live=8"]
 
 

@@ -14,6 +14,8 @@ from debate_local.sweep.plan import make_plan
 from debate_local.sweep.presets import presets
 from tests.tasks.data import jsonl
 
+pytestmark = pytest.mark.slow
+
 ROWS = [{"id": f"q{n}", "question": f"What is {n} + 1?", "target": n + 1} for n in range(20)]
 ALL = [str(row["id"]) for row in ROWS]
 

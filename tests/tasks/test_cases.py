@@ -8,6 +8,8 @@ from _pytest.mark import MarkDecorator, ParameterSet
 from debate_local.tasks.answers.graded import CASE_READERS, CaseError, grade_case, read_case
 from tests.tasks.graded_cases import assert_read_as_expected, graded_cases
 
+pytestmark = pytest.mark.slow
+
 TASKS = ("gsm8k", "arithmetic", "mmlu", "aqua", "strategyqa", "yesno")
 
 

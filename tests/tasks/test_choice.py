@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from debate_local.tasks.answers.choice import FORMAT, LETTERS, read_choice, same_choice
 
+pytestmark = pytest.mark.slow
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 ORGANS = ["Heart", "Lung", "Liver", "Kidney"]
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from debate_local.tasks.answers.confidence import FORMAT, read_confidence
 from tests.tasks.graded_cases import assert_read_as_expected, graded_cases
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.hazard("D09")
 @pytest.mark.parametrize("case", graded_cases("confidence"))

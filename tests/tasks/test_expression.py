@@ -23,6 +23,8 @@ from debate_local.tasks.answers.formula_text import matching
 from tests.tasks.data import real_rows
 from tests.tasks.graded_cases import assert_read_as_expected, graded_cases
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -11,6 +11,8 @@ from debate_local.tasks.answers.fields import read_fields
 from debate_local.tasks.answers.judgement import read_judgement, read_side, same_judgement
 from tests.tasks.graded_cases import assert_read_as_expected, graded_cases
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.hazard("D10")
 @pytest.mark.parametrize("case", graded_cases("judge_json"))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from debate_local.tasks.answers.number import FORMAT, read_number, same_number
 from debate_local.tasks.answers.numerals import canonical, exact_number
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 SHARED = HERE.parents[2] / "shared"
 

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from debate_local.tasks.answers.yes_no import FORMAT, read_yes_no
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("text", "rule"),
