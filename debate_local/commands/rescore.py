@@ -22,6 +22,7 @@ from debate_local.core.chat import ChatRequest, Completion
 from debate_local.core.decisions import deciding
 from debate_local.core.protocol import facts_of
 from debate_local.core.scheduler import ask_in_turn
+from debate_local.core.setting import request_id
 from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item, Transcript, Turn
 from debate_local.sweep import options as known
@@ -131,7 +132,7 @@ class _Replay:
 
     def __init__(self, task: Task, item: Item, debate: Debate, rows: Sequence[Mapping[str, Any]]) -> None:
         self.task, self.item, self._debate = task, item, debate
-        self._rows = {_request_id(row): row for row in rows}
+        self._rows = {request_id(row["agent"], row["round"], row["step"]): row for row in rows}
         self.reworded = 0
 
     def transcript(self) -> Transcript:
@@ -156,11 +157,6 @@ class _Replay:
         rows = [self._rows[request.id] for request in requests]
         self.reworded += sum(_reworded(request, row) for request, row in zip(requests, rows, strict=True))
         return [_completion(row) for row in rows]
-
-
-def _request_id(row: Mapping[str, Any]) -> str:
-    """As `Setting.request` makes it."""
-    return f"{row['agent']}.{row['round']}" + (f".{row['step']}" if row["step"] else "")
 
 
 def _reworded(request: ChatRequest, row: Mapping[str, Any]) -> bool:

@@ -8,10 +8,9 @@ repaired.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 
 from .transcript import Item, Turn
-
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,8 @@ def candidates(item: Item, turns: Sequence[Turn], distinct: bool) -> list[Candid
         known = any(turn.answer.key == other.answer.key for other in kept)
         if turn.completion.text.strip() and not (distinct and (turn.answer.missing or known)):
             kept.append(turn)
-    labels = _LETTERS if not item.choices and len(kept) <= len(_LETTERS) else [str(n + 1) for n in range(len(kept))]
+    by_letter = not item.choices and len(kept) <= len(ascii_uppercase)
+    labels = ascii_uppercase if by_letter else [str(n + 1) for n in range(len(kept))]
     return [Candidate(label, turn) for label, turn in zip(labels, kept, strict=False)]
 
 

@@ -113,8 +113,7 @@ def _asked(facts: ProtocolFacts, rule: str, options: Mapping[str, Any]) -> int:
 
 def _last_turns(transcript: Transcript) -> list[Turn]:
     """Each debater's last turn, in agent order."""
-    debaters = [turn for turn in transcript.turns if turn.role == "debater" and not turn.step]
-    last = {turn.agent: turn for turn in sorted(debaters, key=lambda turn: turn.round)}
+    last = {turn.agent: turn for turn in sorted(transcript.turns, key=lambda turn: turn.round) if turn.votes}
     return [last[agent] for agent in sorted(last)]
 
 

@@ -1,11 +1,12 @@
 """What comes into a debate from other items of its task: texts of strangers, and answers that are wrong here."""
 
+from string import ascii_uppercase
+
 from .chat import derive_seed
 from .setting import Setting
 from .transcript import Answer, Item
 
 _TRIES = 100
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def donor(item: Item, setting: Setting, agent: int, attempt: int = 0) -> Item:
@@ -23,9 +24,9 @@ def wrong_answer(item: Item, setting: Setting) -> str:
     """A fixed answer that is wrong: the item's trap, else its next option, else the target of another item."""
     if item.trap:
         return item.trap[0]
-    place = _LETTERS.find(item.target) if len(item.target) == 1 else -1
+    place = ascii_uppercase.find(item.target) if len(item.target) == 1 else -1
     if 0 <= place < len(item.choices) > 1:
-        return _LETTERS[(place + 1) % len(item.choices)]
+        return ascii_uppercase[(place + 1) % len(item.choices)]
     for attempt in range(_TRIES):
         answer = donor(item, setting, 0, attempt).target
         if answer not in (item.target, *item.also):

@@ -1,7 +1,8 @@
 """An agent's first prompt: evidence, the question, and what is asked for beside the answer. Knows nothing of peers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from .chat import Message
 from .scheduler import Asking
@@ -49,6 +50,17 @@ class Opening:
 def asking(setting: Setting, confidence: Confidence) -> Setting:
     """The setting, with every agent being asked how sure it is where that is wanted."""
     return setting.asking_confidence() if confidence == "verbal" else setting
+
+
+def parts_among(evidence_parts: int | None, agents: int) -> int | None:
+    """In how many parts evidence is dealt out: 0 means one part an agent."""
+    return agents if evidence_parts == 0 else evidence_parts
+
+
+def asked_alone(options: Mapping[str, Any], agents: int) -> dict[str, Any]:
+    """Of a protocol's options those that `single` and `self_consistency` need to ask the same first prompts."""
+    asked = {name: options[name] for name in ("cot", "confidence", "evidence")}
+    return {**asked, "evidence_parts": parts_among(options["evidence_parts"], agents)}
 
 
 def check_opening(evidence: str, evidence_parts: int | None, least_parts: int = 1) -> None:

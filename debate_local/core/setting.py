@@ -82,7 +82,7 @@ class Setting:
         member = member or self.agent(agent)
         persona = (Message("system", member.persona),) if member.persona else ()
         return ChatRequest(
-            id=f"{agent}.{round}.{step}" if step else f"{agent}.{round}",
+            id=request_id(agent, round, step),
             model=member.model,
             messages=(*persona, *messages),
             sampling=with_seed(member.sampling, derive_seed(self.seed, item.id, agent, round, step)),
@@ -128,6 +128,9 @@ class Setting:
             # A number that is a confidence is not taken for the answer; places in the text stay what they were.
             start, end = confidence.span
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
-        answer = self.task.read(text, item)
-        at_the_end = answer.span is not None and answer.span[1] >= len(completion.text.rstrip())
-        return Answer.none("cut off in the answer") if completion.finish_reason == "length" and at_the_end else answer
+        return self.task.read(text, item).unless_cut(completion.text, completion.finish_reason)
+
+
+def request_id(agent: int, round: int, step: str) -> str:
+    """What a debate calls one of its requests, and what its stored turn is found by."""
+    return f"{agent}.{round}.{step}" if step else f"{agent}.{round}"

@@ -64,6 +64,11 @@ class Answer:
     def missing(self) -> bool:
         return self.key is None
 
+    def unless_cut(self, text: str, finish_reason: str) -> "Answer":
+        """This answer; none where the limit cut the reply off in it, so that it may lack its end."""
+        at_the_end = self.span is not None and self.span[1] >= len(text.rstrip())
+        return Answer.none("cut off in the answer") if finish_reason == "length" and at_the_end else self
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -83,6 +88,11 @@ class Turn:
     role: str = "debater"
     step: str = ""
     confidence: Answer | None = None
+
+    @property
+    def votes(self) -> bool:
+        """Is it a debater's own answer, and no helper's turn or further request?"""
+        return self.role == "debater" and not self.step
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def votes_of(turns: Iterable[Turn]) -> list[Vote]:
             answer_logprob(turn.completion, turn.answer),
         )
         for turn in turns
-        if turn.role == "debater" and not turn.step
+        if turn.votes
     ]
 
 

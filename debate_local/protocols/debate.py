@@ -24,9 +24,11 @@ from debate_local.core.opening import (
     Confidence,
     Opening,
     Shown,
+    asked_alone,
     asking,
     check_evidence,
     check_opening,
+    parts_among,
 )
 from debate_local.core.peers import Names, Order, Peers, Showing, check_names, check_readable, check_showing
 from debate_local.core.protocol import protocol
@@ -111,17 +113,11 @@ def _suits(setting: Setting, agents: int, **o: Any) -> None:
         check_donors(setting)
 
 
-def _alone(agents: int, evidence_parts: int | None, **o: Any) -> dict[str, Any]:
-    """What makes the first prompts, so that `single` and `self_consistency` ask the same."""
-    asked = {name: o[name] for name in ("cot", "confidence", "evidence")}
-    return {**asked, "evidence_parts": agents if evidence_parts == 0 else evidence_parts}
-
-
 def _reflect(agents: int, rounds: int, odd_one_out: int | None, **o: Any) -> dict[str, Any] | None:
     if o["topology"] == "none" or o["peers"] == "none" or rounds == 1:
         return None
     return {
-        **_alone(agents, **o),
+        **asked_alone(o, agents),
         "agents": agents,
         "rounds": rounds,
         "odd_one_out": odd_one_out,
@@ -153,7 +149,7 @@ def _varied(name: str, value: Any) -> Any:
     },
     check=_check,
     suits=_suits,
-    alone=_alone,
+    alone=lambda agents, **o: asked_alone(o, agents),
     reflect=_reflect,
     variants={"noise": _varied("noise", True), "answers": _varied("peers", "answers")},
 )
@@ -223,7 +219,7 @@ def debate(
         Rules(
             rounds=rounds,
             hears=_whom(agents, topology, peers, graph, seed),
-            opening=Opening(cot, evidence, agents if evidence_parts == 0 else evidence_parts),
+            opening=Opening(cot, evidence, parts_among(evidence_parts, agents)),
             showing=Showing(_what(agents, peers, summary_from), peer_names, peer_order, peer_tokens, show_confidence),
             template="debate" if prompt == "short" else "long",
             history=history,

@@ -19,9 +19,11 @@ from debate_local.core.opening import (
     Confidence,
     Opening,
     Shown,
+    asked_alone,
     asking,
     check_evidence,
     check_opening,
+    parts_among,
 )
 from debate_local.core.peers import Showing
 from debate_local.core.protocol import protocol
@@ -125,11 +127,6 @@ def _suits(setting: Setting, roles: Sequence[Role], evidence: Shown, **_: Any) -
     check_evidence(setting, evidence)
 
 
-def _alone(roles: Sequence[Role], evidence_parts: int | None, **o: Any) -> dict[str, Any]:
-    asked = {name: o[name] for name in ("cot", "confidence", "evidence")}
-    return {**asked, "evidence_parts": len(roles) if evidence_parts == 0 else evidence_parts}
-
-
 def _reflect(roles: Sequence[Role], rounds: int, **o: Any) -> dict[str, Any] | None:
     if rounds == 1 or not any(_sees(roles)):
         return None
@@ -145,7 +142,7 @@ def _reflect(roles: Sequence[Role], rounds: int, **o: Any) -> dict[str, Any] | N
     templates={"take_part": (TAKE_PART, DEBATE_NAMES), **ROUNDS_TEMPLATES, **OPENING_TEMPLATES},
     check=_check,
     suits=_suits,
-    alone=_alone,
+    alone=lambda roles, **o: asked_alone(o, len(roles)),
     reflect=_reflect,
 )
 def roles(
@@ -183,7 +180,7 @@ def roles(
     rules = Rules(
         rounds=rounds,
         hears=_sees(roles),
-        opening=Opening(cot, evidence, len(roles) if evidence_parts == 0 else evidence_parts),
+        opening=Opening(cot, evidence, parts_among(evidence_parts, len(roles))),
         showing=Showing(names="named"),
         template="take_part",
         history=history,

@@ -10,7 +10,8 @@ from typing import Any
 from debate_local.core.task import Metric
 from debate_local.core.transcript import Evidence, Item
 from debate_local.tasks.answers.answer_task import AnswerTask
-from debate_local.tasks.answers.readers import LETTERS, Reader, stem, with_options
+from debate_local.tasks.answers.choice import LETTERS
+from debate_local.tasks.answers.readers import Reader, stem, with_options
 from debate_local.tasks.hygiene import LOST, Oddity, examine
 from debate_local.tasks.rows import Loaded, Origin, TaskDataError, distinct, text
 

@@ -20,6 +20,7 @@ The rules in their order; `Answer.rule` names the one that matched; by text or b
 
 import re
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from debate_local.core.transcript import Answer
 from debate_local.tasks.answers import voice
@@ -63,7 +64,7 @@ def same_choice(a: Answer, b: Answer) -> bool:
     return a.key is not None and a.key == b.key
 
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = ascii_uppercase
 
 _FILLERS = re.compile(
     r"(?:[\s*_\"'“”‘’`$:>#{}<(\[-]|\\[(\[]|\\[a-z]{2,10}\s?\{|\b(?:definitely|clearly|most likely|probably|likely"

@@ -152,10 +152,7 @@ def means(case: Mapping[str, Any], verdict: CaseVerdict, text: str | None) -> bo
 
 def _read(case: Mapping[str, Any], reader: CaseReader, item: Item) -> Answer:
     text = str(case["text"] or "")
-    answer = reader.read(text, item)
-    # As in a run: where the limit cut a reply in its answer, the answer may lack its end.
-    at_the_end = answer.span is not None and answer.span[1] >= len(text.rstrip())
-    return Answer.none("cut off in the answer") if at_the_end and case.get("finish_reason") == "length" else answer
+    return reader.read(text, item).unless_cut(text, str(case.get("finish_reason")))
 
 
 def _reader(case: Mapping[str, Any]) -> CaseReader:

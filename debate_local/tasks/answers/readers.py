@@ -10,9 +10,8 @@ from typing import Protocol
 
 from debate_local.core.transcript import Answer, Item
 from debate_local.tasks.answers import choice, expression, formula, number, words, yes_no
+from debate_local.tasks.answers.choice import LETTERS
 from debate_local.tasks.answers.numerals import canonical, exact_number
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Reader(Protocol):
