@@ -7,6 +7,7 @@ Nothing heavy is imported before a command is known.
 import argparse
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -41,6 +42,10 @@ _ABOUT_THE_PLACE = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A letter that the terminal's encoding lacks must not end a night's run in its last line.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
         # A batch system says TERM where a person says Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

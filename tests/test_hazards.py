@@ -5,7 +5,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 # Parts of the list of faults whose every row is dealt with: letter -> number of rows.
-FINISHED: dict[str, int] = {"A": 48, "B": 27, "D": 29}
+FINISHED: dict[str, int] = {"A": 48, "B": 27, "C": 30, "D": 29}
 
 
 def test_every_row_of_a_finished_part_has_a_test() -> None:

@@ -20,7 +20,7 @@ _WORKER = re.compile(r"[0-9a-f]{8}-(?P<number>\d+)(?:\+(?P<more>\d+))?-\d{8}-\d{
 def drawn_log(events: Sequence[Event], labels: Mapping[str, str]) -> Iterator[Text]:
     """One text an event, a line before each new day, and at the end those who never ended.
 
-    events: in order of time, each with its `worker`. labels: run id -> the cell's label.
+    events: in their order, each with its `worker`. labels: run id -> the cell's label.
     """
     names = {event["worker"]: worker_name(event["worker"]) for event in events}
     width = max(map(len, names.values()), default=0)
@@ -51,20 +51,21 @@ def worker_name(worker: str) -> str:
 
 
 def _stored_together(events: Sequence[Event]) -> list[Event]:
-    """Runs that a worker stored one after the other as one event, `stored`, at the time of the last."""
-    told: list[Event] = []
-    open_now: dict[str, Event] = {}
+    """Runs that a worker stored one after the other as one event, `stored`, in the place of the last."""
+    told: list[Event | None] = []
+    open_now: dict[str, int] = {}
     for event in events:
         worker = event["worker"]
         if event["event"] != "run_end":
             open_now.pop(worker, None)
             told.append(event)
-        elif worker in open_now:
-            open_now[worker] |= {"time": event["time"], "ends": [*open_now[worker]["ends"], event]}
-        else:
-            open_now[worker] = event | {"event": "stored", "ends": [event]}
-            told.append(open_now[worker])
-    return sorted(told, key=lambda event: event["time"])
+            continue
+        ends: list[Event] = []
+        if (place := open_now.get(worker)) is not None and (before := told[place]) is not None:
+            ends, told[place] = before["ends"], None
+        open_now[worker] = len(told)
+        told.append(event | {"event": "stored", "ends": [*ends, event]})
+    return [event for event in told if event is not None]
 
 
 class _Echoes:
@@ -145,6 +146,9 @@ def _loading(event: Event) -> str:
 def _engine(event: Event) -> str:
     shared = event["hits"] + event["shared"]
     failed = f", {_count(event['failed'], 'request')} failed" if event["failed"] else ""
+    if event.get("sent_failed"):
+        # Answers from before would dilute the rate.
+        failed += f" ({event['sent_failed']:,} of the {event['sent']:,} sent now)"
     rate = event["generated_tokens"] / max(event["seconds"], 1e-9)
     return (
         f"engine {event['name']} is closed after {clock(event['seconds'])}: {_count(event['turns'], 'turn')}, of which "

@@ -10,11 +10,12 @@ from rich.live import Live
 from debate_local.commands.progress import clock
 from debate_local.commands.show import print_sweep
 from debate_local.commands.status import drawn
+from debate_local.commands.terminal import to_type
 from debate_local.launchers.local import LocalSettings, Workers, places
 from debate_local.launchers.slurm import SlurmSettings, submit
 from debate_local.sweep.frozen import FrozenPlan
 from debate_local.sweep.plan import Plan
-from debate_local.sweep.run import RunFailed
+from debate_local.sweep.run import NOTHING_SCORED, RunFailed
 from debate_local.sweep.shards import Shard
 from debate_local.sweep.status import status
 from debate_local.sweep.store import load_sweep
@@ -34,10 +35,12 @@ def launch_local(
         problems = workers.run(shards)
     print_sweep(load_sweep(frozen.folder))
     stopped = [shard for shard in status(frozen).shards if shard.state == "stopped"]
+    if stopped and not any(run.has_tables for run in load_sweep(frozen.folder).runs):
+        problems.append(NOTHING_SCORED)
     if not problems and not stopped and (missing := [c.run for c in status(frozen).cells if c.items_done < c.items]):
         problems = [f"not finished: {', '.join(missing)}"]
     if problems:
-        raise RunFailed("\n".join([*problems, f"to go on: debate-local resume {frozen.folder}"]))
+        raise RunFailed("\n".join([*problems, f"to go on: {to_type('resume', frozen.folder)}"]))
 
 
 def launch_slurm(
@@ -50,10 +53,10 @@ def launch_slurm(
     for line in (
         f"submitted: job {submitted.job}, {len(shards)} shards in {len(submitted.tasks)} tasks{several}",
         f"sweep:     {frozen.folder}",
-        f"watch:     debate-local status {frozen.folder} --watch",
+        f"watch:     {to_type('status', frozen.folder, '--watch')}",
         f"cancel:    scancel {submitted.job}",
-        f"resume:    debate-local resume {frozen.folder} --on slurm",
-        f"results:   debate-local show {frozen.folder}",
+        f"resume:    {to_type('resume', frozen.folder, '--on', 'slurm')}",
+        f"results:   {to_type('show', frozen.folder)}",
     ):
         print(line)
 

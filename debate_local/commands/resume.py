@@ -10,7 +10,7 @@ from debate_local.commands.run import run_shown
 from debate_local.commands.work import stopped_by_signals
 from debate_local.launchers.local import LocalSettings
 from debate_local.launchers.slurm import SlurmSettings
-from debate_local.sweep.frozen import FrozenPlan, freeze, read_frozen
+from debate_local.sweep.frozen import FrozenPlan, freeze, read_frozen, where_it_started, without_stop
 from debate_local.sweep.plan import Plan
 from debate_local.sweep.shards import Shard
 from debate_local.sweep.stopping import Stop
@@ -31,7 +31,11 @@ def arguments(parser: ArgumentParser) -> None:
 
 def main(options: Namespace) -> int:
     """Say what has changed, then run what is missing. A stop that the sweep had is not applied again."""
-    frozen = read_frozen(Path(options.sweep))
+    with where_it_started(read_frozen(Path(options.sweep))) as frozen:
+        return _resume(frozen, options)
+
+
+def _resume(frozen: FrozenPlan, options: Namespace) -> int:
     plan = frozen.plan()
     changes = frozen.changes(plan)
     out = terminal.console()
@@ -48,7 +52,7 @@ def main(options: Namespace) -> int:
         out.print(f"its runs are others now; they make up the sweep {frozen.folder}")
     missing = _missing(frozen, plan, options.retry_failed)
     if options.on != "here":
-        _on_workers(options.on, frozen, plan, missing, options.retry_failed)
+        _on_workers(options.on, without_stop(frozen), plan, missing, options.retry_failed)
         return 0
     how = replace(frozen.how, stop=Stop())
     with stopped_by_signals():
@@ -62,8 +66,10 @@ def main(options: Namespace) -> int:
 def _missing(frozen: FrozenPlan, plan: Plan, retry_failed: bool) -> list[Shard]:
     """The shards that have something to do; the last one when all that is left is to put parts together."""
     shards = frozen.shards
-    undone = [s for s in shards if Work(frozen.how.output, shards, [s], retry_failed).todo(plan.runs)]
-    return undone or shards[-1:]
+    work = Work(frozen.how.output, shards, shards, retry_failed)
+    work.reopen(plan.runs)
+    undone = {portion.shard.number for portion in work.todo(plan.runs) if portion.shard is not None}
+    return [shard for shard in shards if shard.number in undone] or shards[-1:]
 
 
 def _on_workers(where: str, frozen: FrozenPlan, plan: Plan, missing: list[Shard], retry_failed: bool) -> None:

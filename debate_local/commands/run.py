@@ -65,13 +65,14 @@ def run_shown(plan: Plan, how: HowToRun, command: Sequence[str], **more: Any) ->
     """
     from debate_local.commands.progress import ProgressBar
     from debate_local.commands.show import print_sweep
+    from debate_local.commands.terminal import to_type
     from debate_local.trackers.process import trackers
 
     with ProgressBar() as bar:
         result = run_plan(plan, how, command, listeners=[bar, *trackers(how)], **more)
     print_sweep(result.sweep, sent=result.sent)
     if result.stopped:
-        print(f"stopped by {result.stopped}. To go on: debate-local resume {result.sweep.folder}")
+        print(f"stopped by {result.stopped}. To go on: {to_type('resume', result.sweep.folder)}")
     if result.problems:
         raise RunFailed("\n".join(result.problems))
     return result

@@ -68,12 +68,16 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
     console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
     if missing := [cell.run for cell in sweep.cells if not cell.run.done]:
         console.print(f"[yellow]{_unfinished(missing, len(sweep.cells))}[/]")
-        console.print(f"to go on: debate-local resume {sweep.folder}", soft_wrap=True, markup=False)
+        console.print(f"to go on: {terminal.to_type('resume', sweep.folder)}", soft_wrap=True, markup=False)
+    if any(summary.failed for summary in all_summaries):
+        again = terminal.to_type("resume", sweep.folder, "--retry-failed")
+        console.print(f"to ask again what the engine failed: {again}", soft_wrap=True, markup=False)
     if sent is not None:
         naive = sum(summary.turns for summary in all_summaries)
         console.print(f"{naive} requests in these cells, {sent} sent to an engine now, the rest shared or cached")
     console.print(f"sweep: {sweep.folder}", soft_wrap=True, markup=False)
-    console.print(f"a transcript: debate-local show {shown.cell.run.folder} --item 1", soft_wrap=True, markup=False)
+    transcript = terminal.to_type("show", shown.cell.run.folder, "--item", 1)
+    console.print(f"a transcript: {transcript}", soft_wrap=True, markup=False)
 
 
 def _unfinished(runs: list[Run], of: int) -> str:
@@ -200,7 +204,8 @@ def _print_items(run: Run) -> None:
         )
     console.print(table)
     _print_groups(run)
-    console.print(f"one debate: debate-local show {run.folder} --item 1", soft_wrap=True)
+    debate = terminal.to_type("show", run.folder, "--item", 1)
+    console.print(f"one debate: {debate}", soft_wrap=True, markup=False)
 
 
 def _answer_word(row: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ def main(options: Namespace) -> int:
                 now = status(frozen)
                 live.update(drawn(frozen, now), refresh=True)
     else:
-        out.print(drawn(frozen, now))
+        out.print(drawn(frozen, now), crop=False)
     return int(any(shard.state in ("failed", "died") for shard in now.shards))
 
 
@@ -80,11 +80,19 @@ def drawn(frozen: FrozenPlan, now: SweepStatus) -> Group:
         if shard.error:
             where = f"shard {shard.number} {shard.state} on {shard.host}"
             lines.append(Text(f"{where}: {shard.error}\n  its log: {shard.log}", style=_MARKS[shard.state][1]))
+    root = frozen.how.output
+    if not any((root / run.id).exists() for run in frozen.runs) and any(shard.log for shard in now.shards):
+        lines.append(Text(f"no run of this sweep lies in {root}: look from where it was run, or copy its runs, too"))
     if now.done:
-        lines.append(Text(f"all done: debate-local show {frozen.folder}"))
+        lines.append(_one_line(f"all done: {terminal.to_type('show', frozen.folder)}"))
     elif not states["running"]:
-        lines.append(Text(f"to go on: debate-local resume {frozen.folder}"))
+        lines.append(_one_line(f"to go on: {terminal.to_type('resume', frozen.folder)}"))
     return Group(table, *lines)
+
+
+def _one_line(text: str) -> Text:
+    """A line that is not broken, so that it can be pasted."""
+    return Text(text, no_wrap=True, overflow="ignore")
 
 
 def _marks(cell: CellStatus) -> Text:

@@ -12,8 +12,9 @@ from types import FrameType
 from typing import Any
 
 from debate_local.commands.progress import ProgressBar
+from debate_local.commands.terminal import to_type
 from debate_local.sweep.events import EventLog, Listener
-from debate_local.sweep.frozen import FrozenPlan, read_frozen
+from debate_local.sweep.frozen import FrozenPlan, read_frozen, where_it_started
 from debate_local.sweep.plan import Plan
 from debate_local.sweep.run import RunFailed, SweepResult, run_plan, tell_failure
 from debate_local.sweep.shards import Shard
@@ -46,8 +47,7 @@ def work(folder: Path, names: Sequence[str], retry_failed: bool = False) -> Swee
 
     What fails before there is anything to run is left in the sweep's logs too, so that no worker fails unheard.
     """
-    with stopped_by_signals():
-        frozen = read_frozen(folder)
+    with stopped_by_signals(), where_it_started(read_frozen(folder)) as frozen:
         shards = _shards(frozen, names)
         try:
             # The rows were prepared when the plan was frozen: workers that start together do not race for them.
@@ -55,7 +55,7 @@ def work(folder: Path, names: Sequence[str], retry_failed: bool = False) -> Swee
             plan = unchanged_plan(frozen)
         except Exception as error:
             name = f"-{shards[0].split}-{shards[0].number:04d}" if shards else ""
-            with closing(EventLog(folder / "logs", name=name)) as log:
+            with closing(EventLog(frozen.folder / "logs", name=name)) as log:
                 tell_failure(log, error)
             raise
         with ProgressBar() as bar:
@@ -77,7 +77,7 @@ def unchanged_plan(frozen: FrozenPlan) -> Plan:
         raise StoreFault(
             f"what sweep {frozen.id} asks has changed since it was started, so its runs would be others:\n  "
             + "\n  ".join(changes)
-            + f"\nRestore it, or start anew with what there is today: debate-local resume {frozen.folder} --anyway"
+            + f"\nRestore it, or start anew with what there is today: {to_type('resume', frozen.folder, '--anyway')}"
         )
     plan.notes.extend(f"changed since the sweep was started: {change}" for change in changes)
     return plan
@@ -98,9 +98,11 @@ def stopped_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
     for name in _STOPPING:
-        if hasattr(signal, name):
-            number = getattr(signal, name)
-            before[number] = signal.signal(number, stop)
+        number = getattr(signal, name, None)
+        # nohup has it ignored: the terminal's end is not ours. The others a launcher may ignore for us until now.
+        if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+            continue
+        before[number] = signal.signal(number, stop)
     try:
         yield
     finally:

@@ -58,7 +58,8 @@ class CachedEngine(Around):
     adopt what this one leaves unsealed. facts: JSON values stored beside what is made now.
 
     Counters, in requests: hits (answered from the store), shared (joined to one under way), sent (to the engine),
-    stored; generated_tokens counts those of completions that the engine made now.
+    failed (of those sent), stored; generated_tokens counts those of completions that the engine made now.
+    first_failure: why the first of the failed ones did.
     Raises CacheFull from `submit` and `poll` when nothing can be written any more.
     """
 
@@ -87,7 +88,8 @@ class CachedEngine(Around):
         self._waits_for: dict[str, _Flight] = {}
         self._ready: dict[str, Completion] = {}
         self._uses: Counter[str] = Counter()
-        self.hits = self.shared = self.sent = self.stored = self.generated_tokens = 0
+        self.hits = self.shared = self.sent = self.failed = self.stored = self.generated_tokens = 0
+        self.first_failure = ""
 
     def submit(self, requests: Sequence[ChatRequest]) -> None:
         """Answer from the store or join what is under way; the rest goes to the engine in one call."""
@@ -204,7 +206,10 @@ class CachedEngine(Around):
         rows: dict[int, list[tuple[bytes, Completion]]] = {}
         stores: dict[int, Store] = {}
         for flight, completion in landed:
-            if not completion.failed:
+            if completion.failed:
+                self.failed += 1
+                self.first_failure = self.first_failure or str(completion.error)
+            else:
                 stores[id(flight.store)] = flight.store
                 rows.setdefault(id(flight.store), []).append((flight.key, completion))
                 self._uses[self._facts] += len(flight.waiters)

@@ -23,6 +23,7 @@ import secrets
 import shutil
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,8 @@ from debate_local.core.chat import Completion
 
 FORMAT = 1
 MANY_PARTS = 16
+# Folding a large log in takes its time.
+_SEALING_SECONDS = 60
 
 Warn = Callable[[str], None]
 
@@ -262,8 +265,15 @@ def live_parts(folder: Path) -> list[Path]:
 def adopt(folder: Path, owner: str, warn: Warn) -> None:
     """Seal the live parts of this owner, and those of dead processes of this host, whose lock can be had."""
     for path in live_parts(folder):
-        name = _LIVE.fullmatch(path.name)
-        if name and (name["owner"] == _tag(owner) or (name["host"] == _host() and not _alive(int(name["pid"])))):
+        if (name := _LIVE.fullmatch(path.name)) is None:
+            continue
+        dead = name["host"] == _host() and not _alive(int(name["pid"]))
+        if dead or name["owner"] == _tag(owner):
+            _seal(path, warn)
+        deadline = time.monotonic() + _SEALING_SECONDS
+        # Busy although its writer is dead: somebody is sealing it, and what it holds would be asked again without it.
+        while dead and int(name["pid"]) != os.getpid() and is_locked(path) and time.monotonic() < deadline:
+            time.sleep(0.02)
             _seal(path, warn)
 
 

@@ -186,6 +186,12 @@ def _parameters(frozen: FrozenPlan, settings: SlurmSettings, tasks: int) -> dict
     """Settings as submitit has them; what is not set is left to the cluster."""
     if settings.throttle is not None and settings.throttle < 1:
         raise SlurmFault(f"hydra.launcher.throttle must be at least 1, or null for no limit; got {settings.throttle}")
+    if settings.time * 60 <= settings.signal_seconds:
+        # It would be told to stop as soon as it begins, be requeued, and so on.
+        raise SlurmFault(
+            f"hydra.launcher.time={settings.time} (minutes) leaves no time before the warning, which comes "
+            f"hydra.launcher.signal_seconds={settings.signal_seconds} before the end: more time, or a later warning"
+        )
     asked = {
         "job_name": f"debate-{frozen.id}",
         "partition": settings.partition,

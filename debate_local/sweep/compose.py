@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from .config import (
     PRESET_GROUPS,
     Cell,
     HowToRun,
+    Schema,
     cell_from,
     config_folder,
     how_from,
@@ -67,7 +69,8 @@ def compose_jobs(jobs: Sequence[Sequence[str]], load: Callable[[Sequence[str]], 
 
     `load` is Hydra's composing, some 40 ms a job. Jobs that choose the same files and set the same keys differ in
     values only: the first of them is composed, and the others are copies with their own values put in. Whatever is
-    not a plain value (a mapping, an interpolation, an added or removed key) is composed by Hydra.
+    not a plain value (a mapping, an interpolation, an added or removed key, a value that the schema would convert) is
+    composed by Hydra, and so is a job that sets one of its plain values again in such a way: the later one counts.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -77,14 +80,18 @@ def compose_jobs(jobs: Sequence[Sequence[str]], load: Callable[[Sequence[str]], 
     configs = []
     for job in jobs:
         values: dict[str, Any] = {}
-        chosen = []
+        chosen, others = [], []
         for override in map(parsed, job):
             if _is_plain_value(override):
                 values[override.key_or_group] = override.value()
-            else:
-                chosen.append(override.input_line)
+                continue
+            chosen.append(override.input_line)
+            if not _chooses_a_file(override):
+                others.append(override.key_or_group)
         like = (tuple(chosen), tuple(values))
-        if like not in composed:
+        if any(_overlap(key, other) for key in values for other in others):
+            configs.append(plain(load(job)))
+        elif like not in composed:
             config = load(job)
             configs.append(plain(config))
             composed[like] = None if _interpolates(config) else configs[-1]
@@ -96,9 +103,16 @@ def compose_jobs(jobs: Sequence[Sequence[str]], load: Callable[[Sequence[str]], 
 
 
 def plain(config: Any) -> Plain:
-    """A composed config, resolved, as plain values; Hydra's own node is left out."""
+    """A composed config, resolved, as plain values; Hydra's own node is left out.
+
+    What interpolates stands here as it was when the sweep was started: whoever works on it later has no resolvers.
+    """
+    from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
+    if "hydra" in config:
+        # As Hydra does for a single job, so that ${hydra:...} is known in a sweep, too.
+        HydraConfig.instance().set_config(config)
     nodes = {str(key): config[key] for key in config if key != "hydra"}
     return {
         key: OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
@@ -111,14 +125,33 @@ def _is_plain_value(override: Any) -> bool:
 
     if override.type is not OverrideType.CHANGE or override.is_sweep_override() or override.package is not None:
         return False
-    if (
-        "." not in override.key_or_group and override.key_or_group in PRESET_GROUPS
-    ) or override.key_or_group.startswith("hydra"):
+    if override.key_or_group in PRESET_GROUPS or override.key_or_group.startswith("hydra"):
         return False
     value = override.value()
+    if not _as_typed(override.key_or_group, value):
+        return False
     if isinstance(value, list):
         return all(isinstance(v, (str, int, float, bool)) and "${" not in str(v) for v in value)
     return value is None or (isinstance(value, (str, int, float, bool)) and "${" not in str(value))
+
+
+_TYPES = typing.get_type_hints(Schema)
+
+
+def _as_typed(key: str, value: Any) -> bool:
+    """Whether the schema leaves a value as it is: limit='5' would become 5, and controls=no false."""
+    wanted = _TYPES.get(key, Any)
+    return wanted is Any or type(value) in (typing.get_args(wanted) or (wanted,))
+
+
+def _chooses_a_file(override: Any) -> bool:
+    """Whether it names a file of a config group: such are read first, wherever they stand among the overrides."""
+    return override.key_or_group in PRESET_GROUPS and isinstance(override.value(), str)
+
+
+def _overlap(a: str, b: str) -> bool:
+    """Is one key the other, or within it?"""
+    return f"{a}.".startswith(f"{b}.") or f"{b}.".startswith(f"{a}.")
 
 
 def _interpolates(config: Any) -> bool:

@@ -219,7 +219,7 @@ def how_from(config: Mapping[str, Any]) -> HowToRun:
         cache=coerce("cache", _on_off(config.get("cache", "on")), CacheMode),
         max_restarts=max_restarts,
         stop=_stop(config.get("stop") or {}),
-        output=Path(coerce("output", config.get("output", "runs"), str)),
+        output=Path(coerce("output", config.get("output", "runs"), str)).expanduser(),
         tracker=coerce("tracker", config.get("tracker") or "none", TrackerName),
     )
 

@@ -21,19 +21,25 @@ class ListenerEnded(Exception):
 
 
 class EventLog:
-    """Writes events to one file of this process's own and hands them to listeners."""
+    """Writes events to one file of this process's own and hands them to listeners.
+
+    The first one says how many logs the folder held before: the order of starts does not hang on a clock.
+    """
 
     def __init__(self, folder: Path | None, listeners: tuple[Listener, ...] = (), name: str = "") -> None:
         self._listeners = listeners
         self._file: TextIO | None = None
+        self._first: Event = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+            self._first = {"starts": sum(1 for _ in folder.glob("events*.jsonl"))}
             name = f"events{name}-{time.strftime('%Y%m%d-%H%M%S')}-{socket.gethostname()}-{os.getpid()}.jsonl"
             self._file = (folder / name).open("a", encoding="utf-8")
 
     def emit(self, kind: str, **values: Any) -> None:
         """Record an event; `time` is seconds since the epoch."""
-        event = {"event": kind, "time": round(time.time(), 3), **values}
+        event = {"event": kind, "time": round(time.time(), 3), **self._first, **values}
+        self._first = {}
         if self._file is not None:
             self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
             self._file.flush()

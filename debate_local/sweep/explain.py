@@ -42,6 +42,8 @@ def _raised_in(error: BaseException) -> str:
 
 
 def _explain(error: BaseException, overrides: Sequence[str]) -> str:
+    from hydra.errors import OverrideParseException
+
     cause = f": {error.__cause__}" if error.__cause__ is not None else ""
     message = f"{error}{cause}"
     for check in (_unknown_name, _unknown_key, _comma_without_multirun):
@@ -49,6 +51,11 @@ def _explain(error: BaseException, overrides: Sequence[str]) -> str:
             key, found, value = override.partition("=")
             if found and (text := check(key.lstrip("+~"), value, overrides, message)):
                 return text
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{message}\nA value with spaces, commas, colons and the like is written in two kinds of quotes: "
+            "'prompt.debate=\"Others say: ...\"'; one that holds both kinds, with a backslash before the inner ones"
+        )
     return message
 
 

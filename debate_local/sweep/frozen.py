@@ -4,8 +4,9 @@ Whoever works on a sweep later (a shard in a queue, `resume`) composes nothing a
 and settings are taken from here (C07), and what has changed since is told before anything is run.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from .cells import cell_json, cell_of
 from .config import HowToRun
 from .plan import Plan, PlannedRun, make_plan
 from .shards import Shard, shards_of, split_items
+from .sharing import alone_in
 from .stopping import Stop
-from .store import SCHEMA_VERSION, StoreFault, refuse_newer_schema, write_json
+from .store import SCHEMA_VERSION, NewerSchema, StoreFault, refuse_newer_schema, root_of, write_json
 
 NAME = "plan.json"
 _NEEDED = {"cells", "runs", "rows", "how", "made_with", "split", "splits", "launchers"}
@@ -44,14 +46,14 @@ class FrozenPlan:
 
     @property
     def id(self) -> str:
-        return self.folder.name
+        return self.folder.resolve().name
 
     @property
     def how(self) -> HowToRun:
         """How it is run; the output root is wherever the sweep's folder lies now."""
         known = {f.name for f in fields(HowToRun)}
         values = {key: value for key, value in self.record["how"].items() if key in known}
-        values |= {"stop": Stop(**values["stop"]), "output": self.folder.parent.parent}
+        values |= {"stop": Stop(**values["stop"]), "output": root_of(self.folder)}
         return HowToRun(**values)
 
     @property
@@ -110,12 +112,24 @@ def freeze(
     shards than items.
     """
     folder = how.output / "sweeps" / plan.id
-    splits, known_launchers = _known(folder)
-    if shards is not None and str(shards) not in splits:
-        splits[str(shards)] = [dict(one) for one in split_items(plan, shards)]
+    if shards is not None:
+        # Before anything is written: it may be refused.
+        slices = [dict(one) for one in split_items(plan, shards)]
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    write_json(folder / "sweep.json", _for_readers(plan, command))
-    record = {
+    with alone_in(folder):
+        splits, known_launchers = _known(folder)
+        if shards is not None:
+            splits.setdefault(str(shards), slices)
+        record = _record(plan, how, command, shards, splits, known_launchers | _plain(launchers))
+        write_json(folder / "sweep.json", _for_readers(plan, command))
+        write_json(folder / NAME, record, indent=None)
+    return FrozenPlan(folder, record)
+
+
+def _record(
+    plan: Plan, how: HowToRun, command: Sequence[str], split: int | None, splits: Mapping[str, Any], launchers: Any
+) -> dict[str, Any]:
+    return {
         "schema_version": SCHEMA_VERSION,
         "command": list(command),
         "cells": [cell_json(run.cell) for run in plan.runs if run.asked],
@@ -123,18 +137,45 @@ def freeze(
         "rows": {run.task.rows: [item.id for item in run.task.items] for run in plan.runs},
         "how": {**asdict(how), "output": str(how.output)},
         "made_with": _made_with(plan),
-        "split": shards,
+        "started_in": str(Path.cwd()),
+        "split": split,
         "splits": splits,
-        "launchers": known_launchers | {name: dict(settings) for name, settings in (launchers or {}).items()},
+        "launchers": launchers,
     }
-    write_json(folder / NAME, record, indent=None)
-    return FrozenPlan(folder, record)
+
+
+def _plain(launchers: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
+    return {name: dict(settings) for name, settings in (launchers or {}).items()}
+
+
+@contextlib.contextmanager
+def where_it_started(frozen: FrozenPlan) -> Iterator[FrozenPlan]:
+    """Be in the folder in which the sweep was started, while it lasts: task.path=rows.jsonl and the like lie there.
+
+    Where there is no such folder (another machine) nothing is changed.
+    """
+    there = Path(frozen.record.get("started_in", "."))
+    if not there.is_dir() or there.resolve() == Path.cwd():
+        yield frozen
+        return
+    named = FrozenPlan(frozen.folder.resolve(), frozen.record)
+    with contextlib.chdir(there):
+        yield named
+
+
+def without_stop(frozen: FrozenPlan) -> FrozenPlan:
+    """Take the stop out of a frozen plan, so that workers that begin from now on go to the end."""
+    record = {**frozen.record, "how": {**frozen.record["how"], "stop": asdict(Stop())}}
+    write_json(frozen.folder / NAME, record, indent=None)
+    return FrozenPlan(frozen.folder, record)
 
 
 def _known(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The splits and launchers that a sweep's folder knows already."""
     try:
         record = read_frozen(folder).record
+    except NewerSchema:
+        raise
     except StoreFault:
         return {}, {}
     return dict(record["splits"]), dict(record["launchers"])

@@ -105,6 +105,12 @@ class Group:
                 self._store(portion, item, outcome)
                 progress.debate_ended()
             self._leave_stopped()
+            if 0 < engine.sent == engine.failed and not self.problems:
+                # Whatever was answered before: an old success says nothing of this start.
+                self.problems.append(
+                    f"engine {self.name}: all {engine.sent} requests that were sent in this start failed: "
+                    f"{engine.first_failure}. They are stored as failed; `resume --retry-failed` asks them again"
+                )
 
     def _max_live(self) -> int:
         """Fewer when the sweep is to stop: what has begun is finished, and must not take half the next day."""
@@ -270,8 +276,8 @@ class _Progress:
     def summary(self) -> dict[str, Any]:
         """Totals of this engine so far.
 
-        turns holds shared and cached ones, turns_before those of engines before it; sent and generated_tokens only
-        what an engine did now.
+        turns holds shared and cached ones, turns_before those of engines before it; sent, sent_failed and
+        generated_tokens only what an engine did now.
         """
         return {
             "turns": self._turns,
@@ -279,6 +285,7 @@ class _Progress:
             "debates": self._debates,
             "failed": self._failed,
             "sent": self._engine.sent,
+            "sent_failed": self._engine.failed,
             "hits": self._engine.hits,
             "shared": self._engine.shared,
             "generated_tokens": self._engine.generated_tokens,

@@ -7,6 +7,7 @@ name. A dotted name loads one from the user's own package. Nothing heavy is impo
 import difflib
 import importlib
 import inspect
+import math
 import pkgutil
 import types
 import typing
@@ -183,7 +184,13 @@ def coerce(label: str, value: Any, wanted: Any) -> Any:
         fitted = _fit(label, value, alternative)
         if fitted is not _MISFIT:
             return fitted
-    raise OptionFault(f"{label} must be {type_name(wanted)}, got {value!r}")
+    quotes = ""
+    if str in _alternatives(wanted) and isinstance(value, (bool, int, float)):
+        # What was typed may have been 0012 or 1e10: only the person knows.
+        key, listed, _ = label.partition("[")
+        quoted = f"\"{key}=['...']\"" if listed else f"\"{key}='...'\""
+        quotes = f". A text that looks like a number or a truth value needs two kinds of quotes: {quoted}"
+    raise OptionFault(f"{label} must be {type_name(wanted)}, got {value!r}{quotes}")
 
 
 _MISFIT = object()
@@ -203,7 +210,8 @@ def _fit(label: str, value: Any, wanted: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return value if origin is type(value) else _MISFIT
     if origin is float:
-        return float(value) if isinstance(value, (int, float)) else _MISFIT
+        # Neither nan nor inf: no strict reader of JSON takes them, and no option means them.
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else _MISFIT
     if origin is int:
         return int(value) if isinstance(value, int) or (isinstance(value, float) and value.is_integer()) else _MISFIT
     if origin is str:

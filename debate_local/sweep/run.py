@@ -22,6 +22,8 @@ from .stopping import Budget
 from .store import Sweep, load_sweep, locked, refuse_newer
 from .work import Portion, Work
 
+NOTHING_SCORED = "nothing was scored: the stop came before the first debate had ended"
+
 
 class RunFailed(RuntimeError):
     """The sweep went to its end, or as far as it could, and something is missing: the message says what."""
@@ -62,6 +64,7 @@ def run_plan(
     with contextlib.ExitStack() as locks:
         for name in work.locks:
             locks.enter_context(locked(frozen.folder, name))
+        work.reopen(plan.runs)
         todo = work.todo(plan.runs)
         for portion in todo:
             refuse_newer(how.output / portion.run.id)
@@ -108,8 +111,10 @@ class _Pipeline:
         missing = self._work.missing(runs)
         if missing and not self._problems and not self._stopped:
             self._problems.append(f"not finished: {', '.join(missing)}")
-        self._log.emit("end", problems=self._problems, sent=self._sent, stopped="; ".join(self._stopped))
         stored = load_sweep(self._frozen.folder)
+        if self._stopped and not self._work.numbers and not any(run.has_tables for run in stored.runs):
+            self._problems.append(NOTHING_SCORED)
+        self._log.emit("end", problems=self._problems, sent=self._sent, stopped="; ".join(self._stopped))
         return SweepResult(stored, tuple(self._problems), self._sent, "; ".join(self._stopped))
 
     def _run_group(self, portions: Sequence[Portion], budget: Budget) -> None:

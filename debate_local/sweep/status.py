@@ -17,6 +17,7 @@ from typing import Any, Literal
 from .events import Event
 from .frozen import FrozenPlan, FrozenRun
 from .shards import Shard
+from .sharing import is_alive
 from .store import is_done, times_rewritten
 
 State = Literal["missing", "running", "done", "stopped", "failed", "died", "silent"]
@@ -110,15 +111,20 @@ def status(frozen: FrozenPlan) -> SweepStatus:
 
 
 def joint_log(frozen: FrozenPlan) -> list[Event]:
-    """What all workers told, in order of time, without progress and batches; each event with its `worker`."""
-    events: list[Event] = []
+    """What all workers told, in order of time, without progress and batches; each event with its `worker`.
+
+    A worker's events stay in the order in which it told them, though its clock was put back in between.
+    """
+    events: list[tuple[float, Event]] = []
     for path in sorted((frozen.folder / "logs").glob("events*.jsonl")):
         worker = path.stem.removeprefix("events").strip("-")
+        order = 0.0
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if '"event": "progress"' in line or '"event": "batch"' in line or (event := _parsed(line)) is None:
                 continue
-            events.append(event | {"worker": worker})
-    return sorted(events, key=lambda event: event["time"])
+            order = max(order, event["time"])
+            events.append((order, event | {"worker": worker}))
+    return [event for _, event in sorted(events, key=lambda pair: pair[0])]
 
 
 class _Sizes:
@@ -150,10 +156,11 @@ def _stored_parts(folder: Path, split: str | None, shards: set[int]) -> set[int]
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One start of a worker: its first event, its last ones, and where it ran."""
+    """One start of a worker: its first event, its last ones by kind, the time of the very last, and where it ran."""
 
     start: Event
     last: Mapping[str, Event]
+    heard: float
     host: str
     pid: int
     path: Path
@@ -162,18 +169,27 @@ class _Attempt:
 def _latest_attempts(logs: Path, split: str | None) -> dict[int, _Attempt]:
     """Shard number -> its latest attempt; a sweep that is not split has the number 0."""
     latest: dict[int, _Attempt] = {}
-    for path in logs.glob("events*.jsonl"):
+    for path in sorted(logs.glob("events*.jsonl")):
         match = _FILE.fullmatch(path.stem)
         if match is None or match["split"] != split:
             continue
         head, tail = _ends(path)
-        start: Event = head if head is not None and head["event"] == "start" else {"time": path.stat().st_mtime}
+        # One that failed before it knew what to do has no start.
+        start = head or {"time": path.stat().st_mtime}
+        if start.get("event") != "start":
+            start = {name: start[name] for name in ("time", "starts") if name in start}
         last = {event["event"]: event for event in tail}
         numbers = start.get("shards") or _numbers(path.stem, split)
         for number in numbers:
-            if number not in latest or latest[number].start["time"] < start["time"]:
-                latest[number] = _Attempt(start, last, match["host"], int(match["pid"]), path)
+            if number not in latest or _order(latest[number].start) <= _order(start):
+                heard = tail[-1]["time"] if tail else start["time"]
+                latest[number] = _Attempt(start, last, heard, match["host"], int(match["pid"]), path)
     return latest
+
+
+def _order(start: Event) -> tuple[int, float]:
+    """The order of starts: by how many there were before, because the clock may have been set in between."""
+    return start.get("starts", 0), start["time"]
 
 
 def _numbers(stem: str, split: str | None) -> list[int]:
@@ -204,20 +220,19 @@ def _attempted(number: int, attempt: _Attempt | None) -> ShardStatus:
     if attempt is None:
         return ShardStatus(number)
     progress = attempt.last.get("progress", {})
-    latest = max((event["time"] for event in attempt.last.values()), default=attempt.start["time"])
     shown = ShardStatus(
         number,
         turns_done=progress.get("turns_before", 0) + progress.get("turns", 0),
         turns=attempt.start.get("turns", 0),
         host=attempt.host,
         pid=attempt.pid,
-        seconds_silent=round(max(0.0, time.time() - latest), 1),
+        seconds_silent=round(max(0.0, time.time() - attempt.heard), 1),
         log=str(attempt.path),
     )
     if (end := attempt.last.get("end")) is not None:
         state: State = "failed" if end["problems"] else "stopped" if end.get("stopped") else "done"
         return replace(shown, state=state, error="; ".join(end["problems"]) or end.get("stopped", ""))
-    if attempt.host == socket.gethostname() and not _is_alive(attempt.pid):
+    if attempt.host == socket.gethostname() and not is_alive(attempt.pid):
         return replace(shown, state="died", error="its process is gone without a word (killed, or out of memory)")
     if shown.seconds_silent is not None and shown.seconds_silent > SILENT_AFTER:
         return replace(shown, state="silent", error="no sign for half an hour: look at its job")
@@ -246,13 +261,3 @@ def _counted(shard: ShardStatus, turns: int, stored: int) -> ShardStatus:
 def _unfinished(state: State) -> State:
     """The state of a cell's part that is not stored, in a shard whose latest attempt ended well before it was asked."""
     return "missing" if state == "done" else state
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -26,7 +26,8 @@ class Stop:
         """Seconds until `at`, 0 when it has passed, None without one."""
         if self.at is None:
             return None
-        return max(0.0, (datetime.fromisoformat(self.at) - datetime.now()).total_seconds())
+        # Not a difference of two local times: the night may have the hour in which clocks are put back.
+        return max(0.0, datetime.fromisoformat(self.at).timestamp() - time.time())
 
 
 def stop_from(at: object, tokens: object) -> Stop:

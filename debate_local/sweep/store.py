@@ -18,10 +18,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from debate_local.core.chat import digest
 from debate_local.core.transcript import Item
+
+from .sharing import beside, flock
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,6 +101,10 @@ class StoreFault(ValueError):
     """A run folder that cannot be read: missing, unfinished, or of another schema."""
 
 
+class NewerSchema(StoreFault):
+    """What a later version has written: neither to be read nor to be written again."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A stored run. record: run.json. Its tables are read when first used."""
@@ -153,7 +159,8 @@ class Run:
         path = paths[0]
         try:
             for path in paths:
-                table = pl.read_parquet(path)
+                # Absolute and no pattern: a folder may be called `runs[1]` or `s3:x`.
+                table = pl.read_parquet(path.absolute(), glob=False)
                 # Splits of one run may overlap; a part holds all turns of its items.
                 tables.append(table.filter(~table["item_id"].is_in(seen)))
                 seen += table["item_id"].unique().to_list()
@@ -220,7 +227,8 @@ def failed_requests(run: Path) -> int:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    return int(pc.sum(pq.read_table(run / "debates.parquet", columns=["failed"])["failed"]).as_py() or 0)
+    table = pq.read_table((run / "debates.parquet").absolute(), columns=["failed"])
+    return int(pc.sum(table["failed"]).as_py() or 0)
 
 
 def times_rewritten(run: Path) -> int:
@@ -246,32 +254,51 @@ def refuse_newer(folder: Path) -> None:
 def refuse_newer_schema(path: Path, version: Any) -> None:
     """Raise StoreFault for a version that this code does not know."""
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise StoreFault(_newer(path, version))
+        raise NewerSchema(_newer(path, version))
 
 
 @contextlib.contextmanager
 def locked(folder: Path, name: str = "") -> Iterator[None]:
     """Hold a sweep's folder, or one of its shards by name, for this process. Raises StoreFault while another holds it.
 
+    Who runs the whole sweep and who runs a shard of it keep each other out; workers on shards only those on the same.
     Advisory, by flock: gone with the process, and not relied on where a file system has none (then runs are safe all
     the same, because a finished run is not written again).
     """
-    with (folder / f".lock{name}").open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise StoreFault(
-                f"this {'shard' if name else 'sweep'} is being run already, by "
-                f"{file.read().strip() or 'another process'}: {folder}. Wait for it, or stop it; what it has answered "
-                "is kept"
-            ) from None
-        except OSError:
-            pass
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+    with contextlib.ExitStack() as held:
+        whole = held.enter_context((folder / ".lock").open("a+", encoding="utf-8"))
+        if not flock(whole, fcntl.LOCK_SH if name else fcntl.LOCK_EX):
+            raise StoreFault(_busy("sweep", _holders(folder) or [_written_in(whole)], folder))
+        mine = held.enter_context((folder / f".lock{name}").open("a+", encoding="utf-8")) if name else whole
+        if name and not flock(mine, fcntl.LOCK_EX):
+            raise StoreFault(_busy("shard", [_written_in(mine)], folder))
+        mine.truncate(0)
+        mine.write(f"process {os.getpid()} on {socket.gethostname()}")
+        mine.flush()
         yield
+
+
+def _holders(folder: Path) -> list[str]:
+    """Who runs shards of a sweep at the moment."""
+    found = []
+    for path in sorted(folder.glob(".lock-*")):
+        with path.open("a+", encoding="utf-8") as file:
+            if not flock(file, fcntl.LOCK_EX):
+                found.append(_written_in(file))
+    return list(dict.fromkeys(found))
+
+
+def _written_in(file: TextIO) -> str:
+    file.seek(0)
+    return file.read().strip() or "another process"
+
+
+def _busy(what: str, by: list[str], folder: Path) -> str:
+    more = f" and {len(by) - 3} more" if len(by) > 3 else ""
+    return (
+        f"this {what} is being run already, by {', '.join(by[:3])}{more}: {folder}. Wait for it, or stop it; what it "
+        "has answered is kept"
+    )
 
 
 def load(path: str | os.PathLike[str]) -> Run | Sweep:
@@ -293,10 +320,16 @@ def _record_file(folder: Path) -> Path:
     return whole if whole.exists() else min(folder.glob("parts/*/*/run.json"), default=whole)
 
 
+def root_of(sweep: Path) -> Path:
+    """The output root of a sweep's folder, `<root>/sweeps/<id>`, however the folder was named: `.`, or a link to it."""
+    plain = sweep.parent.parent
+    return plain if sweep == plain / "sweeps" / sweep.name and not sweep.is_symlink() else sweep.resolve().parent.parent
+
+
 def load_sweep(folder: Path) -> Sweep:
     """A sweep folder; the runs that are not there yet are left out."""
     record = _read_record(folder / "sweep.json", "sweep")
-    root = folder.parent.parent
+    root = root_of(folder)
     cells = []
     for entry in record["cells"]:
         if _record_file(root / entry["run"]).exists():
@@ -335,13 +368,17 @@ def _newer(path: Path, version: int) -> str:
 
 def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     """Write beside, then rename. NaN is refused: strict readers cannot read it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    on_its_way = beside(path)
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with on_its_way.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        on_its_way.replace(path)
+    except BaseException:
+        on_its_way.unlink(missing_ok=True)
+        raise
 
 
 def rows_hash(items: list[Item]) -> str:

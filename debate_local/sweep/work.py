@@ -40,7 +40,7 @@ class Portion:
 class Work:
     """One process's share of a sweep. shards: all of a split; mine: those that are ours. Neither: everything is ours.
 
-    retry_failed: runs that are done and hold failed requests are to be done again.
+    retry_failed: what is done and holds failed requests is to be done again.
     """
 
     def __init__(
@@ -75,6 +75,17 @@ class Work:
     def todo(self, runs: Iterable[PlannedRun]) -> list[Portion]:
         """What is ours and not done."""
         return [portion for run in runs for portion in self._portions(run) if self._is_todo(portion)]
+
+    def reopen(self, runs: Iterable[PlannedRun]) -> None:
+        """Take the marker off our parts that hold failed requests, when these are to be asked again.
+
+        Before any worker begins, or a run is put together with what is about to be done anew.
+        """
+        if not self._retry:
+            return
+        for portion in (portion for run in runs for portion in self._portions(run) if portion.shard is not None):
+            if is_done(portion.folder) and failed_requests(portion.folder):
+                (portion.folder / "done").unlink(missing_ok=True)
 
     def missing(self, runs: Iterable[PlannedRun]) -> list[str]:
         """The ids of runs of which something that is ours is not done."""

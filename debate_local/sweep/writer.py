@@ -15,6 +15,7 @@ from debate_local.core.confidence import answer_logprob, stated
 from debate_local.core.task import Grade
 from debate_local.core.transcript import Item, Transcript, Turn
 
+from .sharing import alone_in, beside, remove_left_overs
 from .store import DEBATE_COLUMNS, SCHEMA_VERSION, TURN_COLUMNS, is_done, times_rewritten, write_json
 
 # Made once: json.dumps would make an encoder for every turn.
@@ -49,9 +50,7 @@ class RunWriter:
     def __init__(self, folder: Path, record: Mapping[str, Any], again: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._again = folder, again
-        for left in folder.glob(".*.parquet.*"):
-            # Of an attempt that was killed.
-            left.unlink(missing_ok=True)
+        remove_left_overs(folder)
         write_json(folder / "run.json", {"schema_version": SCHEMA_VERSION, **record})
         self._debates = _TableWriter(folder / "debates.parquet", DEBATE_COLUMNS)
         self._turns = _TableWriter(folder / "turns.parquet", TURN_COLUMNS)
@@ -91,16 +90,17 @@ class RunWriter:
 
         A run with a `problem`, and one that is not `whole` (it was stopped), gets no marker: it is run again.
         """
-        if is_done(self._folder) and not self._again:
-            # Another process was faster; a finished run is never written again.
-            self.abandon()
-            return
-        if self._again:
-            keep_earlier(self._folder)
-        self._debates.finish()
-        self._turns.finish()
-        if whole and self.problem is None:
-            (self._folder / "done").touch()
+        with alone_in(self._folder):
+            if is_done(self._folder) and not self._again:
+                # Another process was faster; a finished run is never written again.
+                self.abandon()
+                return
+            if self._again:
+                keep_earlier(self._folder)
+            self._debates.finish()
+            self._turns.finish()
+            if whole and self.problem is None:
+                (self._folder / "done").touch()
 
     def abandon(self) -> None:
         """Remove the half-written tables; the completions are in the cache."""
@@ -111,9 +111,27 @@ class RunWriter:
 def merge_parts(folder: Path, parts: Sequence[Path], order: Sequence[str], again: bool = False) -> bool:
     """Make a run's tables from those of its finished parts, in the order of the item ids; then its marker.
 
-    Byte for byte what one process writes. Whoever finishes the last part does it, and when two do, both write the same.
-    False when another was faster and the parts are gone. again: as for RunWriter.
+    Byte for byte what one process writes. Whoever finishes the last part does it; when two do, the second finds it
+    done. False when another was faster. again: as for RunWriter.
     """
+    with alone_in(folder):
+        # Parts name how often their run was rewritten: when it was rewritten since, they are done with.
+        if not all(is_done(part) for part in parts) or (is_done(folder) and not again):
+            return False
+        remove_left_overs(folder)
+        try:
+            _merge(folder, parts, order, again)
+        except OSError:
+            # Where there are no locks another may have been faster, and the parts are gone.
+            if is_done(folder) and not parts[0].exists():
+                return False
+            raise
+        (folder / "done").touch()
+        _remove(folder / "parts", parts[0].parent)
+    return True
+
+
+def _merge(folder: Path, parts: Sequence[Path], order: Sequence[str], again: bool) -> None:
     place = {item: position for position, item in enumerate(order)}
     tables = {"debates": DEBATE_COLUMNS, "turns": TURN_COLUMNS}
     writers = {name: _TableWriter(folder / f"{name}.parquet", columns) for name, columns in tables.items()}
@@ -123,42 +141,49 @@ def merge_parts(folder: Path, parts: Sequence[Path], order: Sequence[str], again
             rows = [_rows_of(part / f"{name}.parquet") for part in parts]
             for row in heapq.merge(*rows, key=lambda row: place[row["item_id"]]):
                 writer.add([row])
-    except OSError:
+        if again:
+            keep_earlier(folder)
+        write_json(folder / "run.json", record)
+        for writer in writers.values():
+            writer.finish()
+    except BaseException:
         for writer in writers.values():
             writer.abandon()
-        if is_done(folder):
-            return False
         raise
-    if again:
-        keep_earlier(folder)
-    write_json(folder / "run.json", record)
-    for writer in writers.values():
-        writer.finish()
-    (folder / "done").touch()
-    shutil.rmtree(parts[0].parent, ignore_errors=True)
+
+
+def _remove(parts: Path, merged: Path) -> None:
+    """Remove the parts that were merged, and those of times before the run was last rewritten."""
+    generation = int(merged.name.rpartition("-")[2])
+    for split in parts.iterdir():
+        if split == merged or int(split.name.rpartition("-")[2]) < generation:
+            shutil.rmtree(split, ignore_errors=True)
     with contextlib.suppress(OSError):
         # Empty, unless the run was split otherwise, too.
-        parts[0].parents[1].rmdir()
-    return True
+        parts.rmdir()
 
 
 def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=ROW_GROUP):
+    for batch in pq.ParquetFile(path.absolute()).iter_batches(batch_size=ROW_GROUP):
         yield from batch.to_pylist()
 
 
 def keep_earlier(folder: Path) -> None:
-    """Put a run's tables aside, in `earlier-1`, `earlier-2`, ...: runs are never overwritten."""
+    """Put a copy of a run's tables aside, in `earlier-1`, `earlier-2`, ..., then take off its marker.
+
+    Runs are never overwritten. Killed at any moment, the run is done as before, or what it held is in the copy.
+    """
     if not is_done(folder):
         return
+    copy = folder / ".earlier"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    for name in ("run.json", "debates.parquet", "turns.parquet"):
+        shutil.copy2(folder / name, copy / name)
+    copy.rename(folder / f"earlier-{times_rewritten(folder) + 1}")
     (folder / "done").unlink()
-    beside = folder / f"earlier-{times_rewritten(folder) + 1}"
-    beside.mkdir()
-    for name in ("debates.parquet", "turns.parquet"):
-        (folder / name).replace(beside / name)
-    shutil.copy2(folder / "run.json", beside / "run.json")
 
 
 class _TableWriter:
@@ -179,7 +204,7 @@ class _TableWriter:
         python: dict[str, type | tuple[type, ...]] = {"string": str, "int32": int, "int64": int, "double": (int, float)}
         self._kinds = [(name, python[kind]) for name, (kind, _) in columns.items() if kind in python]
         self._path = path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}")
+        self._beside = beside(path)
         self._schema = pa.schema([(name, types[kind]) for name, (kind, _) in columns.items()])
         self._writer: Any = None
         self._rows: list[dict[str, Any]] = []
@@ -209,7 +234,8 @@ class _TableWriter:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._beside, self._schema, compression="zstd")
+            # Absolute: pyarrow takes a relative `s3:x` for a bucket.
+            self._writer = pq.ParquetWriter(self._beside.absolute(), self._schema, compression="zstd")
         self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema), row_group_size=ROW_GROUP)
 
     def finish(self) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_local.sweep.events import Event
-from debate_local.sweep.store import StoreFault, is_done
+from debate_local.sweep.store import StoreFault, is_done, root_of
 from debate_local.trackers.results import Ledger, plain, told
 from debate_local.trackers.tracker import Start, Tracker
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def follow(name: str, sweep: Path, log: Path, ended: threading.Event) -> None:
     """Tell the tracker of this name what the log of a start says, until it has ended."""
-    output = sweep.parent.parent
+    output = root_of(sweep)
     folder = output / "trackers"
     folder.mkdir(parents=True, exist_ok=True)
     record = json.loads((sweep / "sweep.json").read_text(encoding="utf-8"))

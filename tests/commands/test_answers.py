@@ -92,6 +92,7 @@ def test_without_expectations_verdicts_are_held_against_the_gold(
     assert "disagreements with the gold: 1" in capsys.readouterr().out
 
 
+@pytest.mark.hazard("C19", "C25")
 def test_blank_lines_are_skipped_and_torn_ones_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path / "cases.jsonl", [CASES[0], "", "   ", CASES[1], '{"id": "q7", "an'])
     out = tmp_path / "out.jsonl"

@@ -197,6 +197,7 @@ def test_abandoning_the_outcomes_cancels_what_is_outstanding(schedule: str) -> N
     assert engine.poll(0) == []
 
 
+@pytest.mark.hazard("C30")
 def test_replies_nobody_waits_for_are_dropped() -> None:
     class Chatty(LateEngine):
         """Sends everything twice and something nobody asked."""

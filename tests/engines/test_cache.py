@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ def test_every_field_of_a_completion_survives_and_text_that_no_file_can_hold_is_
     assert engine.hits == 1
 
 
+@pytest.mark.hazard("C22")
 def test_failed_completions_reach_all_who_wait_and_are_never_stored(tmp_path: Path) -> None:
     failing = True
 
@@ -414,6 +416,21 @@ def test_a_dead_process_of_this_host_is_adopted_whoever_it_was(tmp_path: Path, s
     assert fill(tmp_path, questions(20), owner="me").requests == []
 
 
+def test_a_dead_writers_part_that_somebody_is_sealing_is_waited_for(tmp_path: Path, start: Any) -> None:
+    kill(start(tmp_path, "shard-1", 0, 20))
+    (live,) = tmp_path.rglob("*.live")
+    sealing = parts._connect(live, "mode=rw")
+    sealing.execute("PRAGMA locking_mode=EXCLUSIVE")
+    sealing.execute("BEGIN EXCLUSIVE")
+    with ThreadPoolExecutor(1) as pool:
+        # One who starts at the same moment; the same attempt again, or any other of this host.
+        started = pool.submit(fill, tmp_path, questions(20), owner="shard-1")
+        time.sleep(0.3)
+        sealing.close()
+        assert started.result(timeout=60).requests == []
+    assert stored(tmp_path) == 20
+
+
 def test_a_part_from_another_host_is_adopted_by_its_owner_only(tmp_path: Path, start: Any) -> None:
     kill(start(tmp_path, "shard-1", 0, 20))
     (live,) = tmp_path.rglob("*.live")
@@ -440,6 +457,21 @@ def test_a_part_that_somebody_alive_is_writing_is_left_alone(tmp_path: Path, sta
     assert fill(tmp_path, questions(20), owner="shard-1").requests == []
 
 
+@pytest.mark.hazard("C23")
+def test_a_part_is_one_writers_and_needs_no_shared_memory_such_as_network_file_systems_lack(
+    tmp_path: Path, start: Any
+) -> None:
+    writers = [start(tmp_path, f"shard-{n}", 100 * n, 30) for n in range(2)]
+    names = [path.name for path in only_folder(tmp_path).iterdir()]
+    for writer in writers:
+        mine = sorted(name.partition(".live")[2] for name in names if f"-{writer.pid}-" in name)
+        assert mine == ["", "-wal"], "a log of its own, and no -shm file"
+    for writer in writers:
+        end(writer)
+    assert sorted(path.suffix for path in only_folder(tmp_path).iterdir()) == [".json", ".sqlite", ".sqlite"]
+
+
+@pytest.mark.hazard("C23")
 def test_two_writers_at_once_keep_both_their_work(tmp_path: Path, start: Any) -> None:
     writers = [start(tmp_path, f"shard-{n}", 100 * n, 30) for n in range(2)]
     for writer in writers:
@@ -475,6 +507,7 @@ for first in range(0, 10**6, 50):
 """
 
 
+@pytest.mark.hazard("C24")
 @pytest.mark.parametrize("delay", [0.02, 0.1, 0.25])
 def test_whatever_was_handed_out_before_a_kill_is_stored(tmp_path: Path, delay: float) -> None:
     process = subprocess.Popen(
@@ -707,6 +740,7 @@ def test_a_broken_live_part_is_set_aside_too(tmp_path: Path, start: Any) -> None
     assert live.with_name(f"{live.name}.corrupt").exists()
 
 
+@pytest.mark.hazard("C19")
 def test_a_torn_log_keeps_the_transactions_before_the_tear(tmp_path: Path, start: Any) -> None:
     kill(start(tmp_path, "me", 0, 40))
     (log,) = tmp_path.rglob("*.live-wal")

@@ -12,6 +12,7 @@ from debate_local.sweep.frozen import read_frozen
 from debate_local.sweep.status import status
 from debate_local.sweep.store import Sweep, load_sweep
 from tests.slurm.cluster import Cluster, running
+from tests.sweep.test_hydra import FOLDER, assert_asked_in_these_words, odd, typed
 from tests.sweep.test_run import assert_equal_tables
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -39,6 +40,7 @@ def submitted(output: Path, capsys: pytest.CaptureFixture[str], *options: str) -
     return found[1], folder
 
 
+@pytest.mark.hazard("C12")
 def test_an_array_that_is_throttled_and_disturbed_stores_what_one_process_stores(
     undisturbed: Sweep, on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +126,74 @@ def test_resume_submits_only_the_missing_shards_with_the_settings_of_the_start(
     assert_equal_tables(undisturbed, load_sweep(folder))
 
 
+@pytest.mark.hazard("C03")
+def test_values_and_folders_of_all_kinds_of_letters_arrive_at_the_tasks(
+    on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(odd(tmp_path / FOLDER, *SLURM, "hydra.launcher.shards=2")) == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    found = re.search(r"submitted: job (\d+)", told)
+    assert found is not None
+    tasks = on_slurm.wait(found[1])
+    (folder,) = (tmp_path / FOLDER / "sweeps").iterdir()
+    logs = "".join(path.read_text() for path in folder.glob("logs/slurm/*.err"))
+    assert {task.state for task in tasks.values()} == {"COMPLETED"}, logs
+    assert_asked_in_these_words(load_sweep(folder))
+    for line, words in (("watch: ", ["status", str(folder), "--watch"]), ("results: ", ["show", str(folder)])):
+        assert typed(told, line) == words
+
+
+@pytest.mark.hazard("C13")
+def test_a_pre_empted_task_is_requeued_and_no_failure(
+    undisturbed: Sweep, on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, folder = submitted(tmp_path, capsys, "hydra.launcher.shards=2", "engine.latency=0.5", "max_live=4")
+    frozen = read_frozen(folder)
+    on_slurm.until(lambda: [s.state for s in status(frozen).shards] == ["running"] * 2, "two shards that run")
+    urgent = on_slurm.submit("--partition=urgent", "--ntasks=8", "--output=/dev/null", "--wrap", "sleep 2")
+    on_slurm.until(lambda: all(task.restarts for task in on_slurm.tasks(job).values()), "the pre-emption")
+    assert {task.state for task in on_slurm.wait(urgent).values()} == {"COMPLETED"}
+    tasks = on_slurm.wait(job, 240)
+    assert {task.state for task in tasks.values()} == {"COMPLETED"}
+    assert {task.restarts for task in tasks.values()} == {1}
+    assert_equal_tables(undisturbed, load_sweep(folder))
+    assert not list(tmp_path.glob("cache/*/*.live")), "what was answered before is kept, and used"
+
+
+@pytest.mark.slow
+@pytest.mark.hazard("C12", "C28")
+def test_a_task_that_comes_to_its_time_limit_is_requeued_and_goes_on_from_its_cache(
+    undisturbed: Sweep, on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A minute is the shortest limit; the controller looks every 30 s. One shard takes longer than that.
+    options = ["hydra.launcher.shards=1", "hydra.launcher.time=1", "hydra.launcher.signal_seconds=30"]
+    job, folder = submitted(tmp_path, capsys, *options, "engine.latency=2", "max_live=1")
+    on_slurm.until(lambda: any(task.restarts for task in on_slurm.tasks(job).values()), "the time limit", 180)
+    first = max(folder.glob("logs/events*"), key=lambda path: path.stat().st_mtime)
+    assert "SIGUSR2" in first.read_text(), "it was told before it was ended"
+    # From here on with an engine that answers at once: the plan is read when the task begins again.
+    assert main(["run", "-m", *SWEEP, "hydra/launcher=freeze", "hydra.launcher.shards=1", f"output={tmp_path}"]) == 0
+    (task,) = on_slurm.wait(job, 240).values()
+    assert task.state == "COMPLETED"
+    assert_equal_tables(undisturbed, load_sweep(folder))
+
+
+@pytest.mark.hazard("C12")
+def test_a_task_that_was_requeued_as_often_as_it_may_has_failed(
+    on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["hydra.launcher.shards=1", "hydra.launcher.max_requeues=0", "engine.latency=1", "max_live=2"]
+    job, folder = submitted(tmp_path, capsys, *options)
+    frozen = read_frozen(folder)
+    on_slurm.until(lambda: status(frozen).shards[0].turns_done, "a shard that generates")
+    on_slurm.signal(job, "USR2")
+    (task,) = on_slurm.wait(job).values()
+    assert (task.state, task.restarts) == ("FAILED", 0)
+    said = "".join(path.read_text() for path in folder.glob("logs/slurm/*.err"))
+    assert "told to stop by SIGUSR2 after 0 requeues (max_requeues): not queued again" in said
+    assert status(frozen).shards[0].state == "stopped"
+
+
 @pytest.mark.hazard("C15")
 def test_more_shards_than_an_array_may_have_tasks_go_several_to_a_task(
     undisturbed: Sweep, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -149,6 +219,7 @@ def test_more_shards_than_an_array_may_have_tasks_go_several_to_a_task(
         ("hydra.launcher.partitoin=main", "partitoin"),
     ],
 )
+@pytest.mark.hazard("C15")
 def test_what_cannot_be_submitted_is_told_at_once(
     option: str, told: str, on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

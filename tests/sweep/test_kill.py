@@ -46,6 +46,7 @@ def killed_in(phase: int, output: Path, marker: Path, seed: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.hazard("C24")
 def test_a_rerun_after_kill_9_ends_with_an_equal_store_and_asks_only_what_is_missing(tmp_path: Path) -> None:
     undisturbed = complete(tmp_path / "undisturbed")
     total = sent(undisturbed)

@@ -139,6 +139,19 @@ def test_gpus_are_grouped_by_tensor_and_pipeline_parallel_size(monkeypatch: pyte
         places(make_plan(cells), LocalSettings(workers=3))
 
 
+@pytest.mark.slow
+def test_named_gpus_are_kept_for_those_who_resume(
+    undisturbed: Sweep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", "-m", *SWEEP, "hydra/launcher=local", "hydra.launcher.gpus=[0,GPU-5]", f"output={tmp_path}"]
+    assert main(command) == 0, capsys.readouterr().err
+    assert "2 shards, 2 at once" in capsys.readouterr().err
+    folder = sweep_of(tmp_path).folder
+    assert json.loads((folder / "plan.json").read_text())["launchers"]["local"]["gpus"] == ["0", "GPU-5"]
+    assert main(["resume", str(folder), "--on", "local"]) == 0
+    assert_equal_tables(undisturbed, sweep_of(tmp_path))
+
+
 @pytest.mark.parametrize(
     "options, told",
     [

@@ -1,6 +1,7 @@
 """`resume`: what is missing and nothing else, from the frozen plan; failed requests are asked again when asked for."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,108 @@ def test_failed_requests_are_asked_again_shard_by_shard_too(tmp_path: Path) -> N
     assert_equal_tables(whole, retried)
 
 
+@pytest.mark.hazard("C22")
+@pytest.mark.parametrize("on", ["here", pytest.param("local", marks=pytest.mark.slow)])
+def test_failures_of_an_unfinished_split_are_asked_again_with_what_is_missing(on: str, tmp_path: Path) -> None:
+    whole = debate_local.run([*SWEEP, f"output={tmp_path / 'whole'}"], multirun=True)
+    cells, how = compose([*SWEEP, f"output={tmp_path}", "engine.fail=0.2"], multirun=True)
+    plan = freeze(make_plan(cells), how, [], 3)
+    for number in (1, 2):
+        assert main(["work", str(plan.folder), "--shard", f"{number}/3"]) == 0
+    assert failures(load_sweep(plan.folder)) > 0
+    cells, how = compose([*SWEEP, f"output={tmp_path}"], multirun=True)
+    freeze(make_plan(cells), how, [], 3)
+    assert main(["resume", str(plan.folder), "--retry-failed", "--on", on]) == 0
+    assert failures(load_sweep(plan.folder)) == 0
+    assert_equal_tables(whole, load_sweep(plan.folder))
+
+
+def test_a_plain_resume_leaves_the_failures_of_an_unfinished_split(tmp_path: Path) -> None:
+    cells, how = compose([*SWEEP, f"output={tmp_path}", "engine.fail=0.2"], multirun=True)
+    plan = freeze(make_plan(cells), how, [], 3)
+    assert main(["work", str(plan.folder), "--shard", "1/3"]) == 0
+    before = failures(load_sweep(plan.folder))
+    cells, how = compose([*SWEEP, f"output={tmp_path}"], multirun=True)
+    freeze(make_plan(cells), how, [], 3)
+    assert main(["resume", str(plan.folder)]) == 0
+    assert failures(load_sweep(plan.folder)) == before > 0
+    # And a resume of a resume has nothing to do.
+    stored = {run.id: (run.folder / "turns.parquet").read_bytes() for run in load_sweep(plan.folder).runs}
+    assert main(["resume", str(plan.folder)]) == 0
+    assert sent(load_sweep(plan.folder)) == 0
+    assert {run.id: (run.folder / "turns.parquet").read_bytes() for run in load_sweep(plan.folder).runs} == stored
+
+
+@pytest.mark.hazard("C22")
+def test_failed_requests_are_counted_in_the_table_with_the_way_to_ask_them_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = with_failures(tmp_path)
+    assert main(["show", str(sweep.folder)]) == 0
+    told = capsys.readouterr().out
+    assert f"{failures(sweep)} turns that the engine failed" in told
+    assert f"debate-local resume {sweep.folder} --retry-failed" in told
+    silent = [
+        turn for run in sweep.runs for turn in run.turns.iter_rows(named=True) if turn["finish_reason"] == "error"
+    ]
+    assert silent and all(turn["answer"] is None and turn["error"] for turn in silent), "no answer, and no wrong one"
+
+
+@pytest.mark.hazard("C29")
+def test_a_start_in_which_all_fails_is_told_whatever_was_answered_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", "-m", *SWEEP, f"output={tmp_path}"]
+    assert main([*command, "limit=11"]) == 0
+    capsys.readouterr()
+    assert main([*command, "limit=12", "engine.fail=1"]) == 1
+    told = capsys.readouterr().err
+    found = re.search(r"all (\d+) requests that were sent in this start failed: .*--retry-failed", told)
+    assert found is not None
+    (folder,) = (path for path in tmp_path.glob("sweeps/*") if len(_rows(path)) == 12)
+    assert main(["status", str(folder), "--log"]) == 0
+    assert f"failed ({found[1]} of the {found[1]} sent now)" in " ".join(capsys.readouterr().out.split())
+    assert main([*command, "limit=12"]) == 0, "they are stored, and left by a plain rerun"
+    assert main(["resume", str(folder), "--retry-failed"]) == 0
+    assert failures(load_sweep(folder)) == 0
+
+
+def _rows(folder: Path) -> list[str]:
+    (ids,) = json.loads((folder / "plan.json").read_text())["rows"].values()
+    return list(ids)
+
+
+@pytest.mark.slow
+def test_workers_that_resume_a_stopped_sweep_go_to_its_end(tmp_path: Path) -> None:
+    whole = debate_local.run([*SWEEP, f"output={tmp_path / 'whole'}"], multirun=True)
+    cells, how = compose([*SWEEP, f"output={tmp_path}", "stop.tokens=200", "max_live=2"], multirun=True)
+    plan = freeze(make_plan(cells), how, [], 2)
+    for number in range(2):
+        assert main(["work", str(plan.folder), "--shard", f"{number}/2"]) == 0
+    assert not any(run.done for run in load_sweep(plan.folder).runs)
+    # As on the morning after stop.at: every worker would stop before its first item.
+    record = json.loads((plan.folder / "plan.json").read_text())
+    record["how"]["stop"]["at"] = "2020-01-01 07:00"
+    (plan.folder / "plan.json").write_text(json.dumps(record))
+    assert main(["resume", str(plan.folder), "--on", "local"]) == 0
+    assert_equal_tables(whole, load_sweep(plan.folder))
+
+
+@pytest.mark.hazard("C17")
+def test_a_worker_whose_code_changed_meanwhile_says_so_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells, how = compose([*SWEEP, f"output={tmp_path}"], multirun=True)
+    plan = freeze(make_plan(cells), how, [], 2)
+    record = json.loads((plan.folder / "plan.json").read_text())
+    record["made_with"]["commit"] = "an older one"
+    (plan.folder / "plan.json").write_text(json.dumps(record))
+    assert main(["work", str(plan.folder), "--shard", "0/2"]) == 0
+    capsys.readouterr()
+    assert main(["status", str(plan.folder), "--log"]) == 0
+    assert "changed since the sweep was started: commit: was an older one" in capsys.readouterr().out
+
+
 def test_what_changed_is_told_and_needs_anyway(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = debate_local.run([*SWEEP, f"output={tmp_path}"], multirun=True)
     record = json.loads((sweep.folder / "plan.json").read_text())
@@ -95,14 +198,21 @@ def test_a_worker_whose_rows_changed_meanwhile_refuses_and_leaves_its_reason(
 
 
 @pytest.mark.hazard("C07")
-def test_config_files_edited_after_the_start_change_nothing(tmp_path: Path) -> None:
-    cells, how = compose(["engine=scripted", "task=arithmetic", "limit=3", f"output={tmp_path}"])
-    plan = freeze(make_plan(cells), how, [])
-    record = json.loads((plan.folder / "plan.json").read_text())
-    assert record["cells"][0]["protocol"] == {"name": "debate", **dict(cells[0].protocol.options)}
-    assert record["cells"][0]["cast"][0]["sampling"]["temperature"] == cells[0].cast[0].sampling.temperature
-    # Nothing of a worker's start reads conf/: the frozen cells are all it needs.
-    assert [run.id for run in plan.plan().runs] == [run["id"] for run in record["runs"]]
+def test_config_files_edited_after_the_start_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "experiment").mkdir()
+    preset = tmp_path / "experiment" / "mine.yaml"
+    preset.write_text("# @package _global_\nprompt: {debate: 'As it was'}\nlimit: 3\nsampling: {temperature: 0.5}\n")
+    config = ["--config-dir", str(tmp_path), "experiment=mine", "engine=scripted", f"output={tmp_path / 'runs'}"]
+    assert main(["run", "-m", *config, "hydra/launcher=freeze", "hydra.launcher.shards=2"]) == 0
+    (folder,) = (tmp_path / "runs" / "sweeps").iterdir()
+    preset.write_text("# @package _global_\nprompt: {debate: 'Edited'}\nlimit: 5\nsampling: {temperature: 0.9}\n")
+    assert main(["work", str(folder), "--shard", "0/2"]) == 0
+    preset.unlink()
+    assert main(["resume", str(folder)]) == 0, capsys.readouterr().err
+    run = load_sweep(folder).runs[0]
+    assert run.done and len(run.debates) == 3
+    assert run.turns.filter(run.turns["round"] == 1)["prompt"].str.contains("As it was").all()
+    assert set(run.turns["temperature"]) == {0.5}
 
 
 @pytest.mark.parametrize(

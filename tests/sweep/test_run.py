@@ -196,6 +196,7 @@ def test_the_command_line_prints_the_table_and_the_way_on(tmp_path: Path, capsys
     assert load_sweep(folder).record["command"][:3] == ["debate-local", "run", "-m"]
 
 
+@pytest.mark.hazard("C06")
 def test_hydra_leaves_no_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", *BASE, "limit=2", "protocol.rounds=1,2"]) == 0

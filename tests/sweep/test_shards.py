@@ -113,6 +113,50 @@ def test_cells_with_other_limits_share_their_items_shard(tmp_path: Path) -> None
     assert set(by_size) == {2, 6} and all(run.done for run in load_sweep(plan.folder).runs)
 
 
+@pytest.mark.hazard("C21")
+def test_an_item_that_two_splits_hold_is_read_once(tmp_path: Path) -> None:
+    assert work(frozen(tmp_path, 2), "0/2") == 0
+    plan = frozen(tmp_path, 3)
+    assert work(plan, "0/3", "1/3") == 0
+    for run in load_sweep(plan.folder).runs:
+        assert run.debates["item_id"].is_unique().all()
+        assert run.turns.select("item_id", "round", "agent", "step").is_unique().all()
+        assert set(run.turns["item_id"]) == set(run.debates["item_id"])
+
+
+@pytest.mark.parametrize("how", ["cache=off", "cache=read", "max_live=1", "schedule=continuous"])
+def test_shards_do_not_depend_on_how_they_are_run(how: str, undisturbed: Sweep, tmp_path: Path) -> None:
+    plan = frozen(tmp_path, 2, how)
+    assert [work(plan, f"{number}/2") for number in range(2)] == [0, 0]
+    assert files(load_sweep(plan.folder)) == files(undisturbed)
+    assert bool(list(tmp_path.glob("cache/*"))) == ("cache" not in how)
+
+
+def test_each_engine_of_a_sweep_is_opened_once_a_shard(tmp_path: Path) -> None:
+    several = ["engine.seed=1,2,3", "limit=6"]
+    whole = debate_local.run([*SWEEP, *several, f"output={tmp_path / 'whole'}"], multirun=True)
+    plan = frozen(tmp_path / "shards", 3, *several)
+    assert [work(plan, f"{number}/3") for number in range(3)] == [0, 0, 0]
+    assert files(load_sweep(plan.folder)) == files(whole)
+    for log in plan.folder.glob("logs/events*"):
+        engines = [event["facts"] for line in log.open() if (event := json.loads(line))["event"] == "engine"]
+        assert len(engines) == 3
+
+
+def test_more_items_and_seeds_after_shards_ask_only_for_what_is_new(tmp_path: Path) -> None:
+    def sent_by(plan: FrozenPlan) -> int:
+        ends = [json.loads(log.read_text().splitlines()[-1]) for log in plan.folder.glob("logs/events*")]
+        return sum(end["sent"] for end in ends)
+
+    first, more = frozen(tmp_path, 2), frozen(tmp_path, 3, "limit=14", "seed=0,1")
+    for plan, count in ((first, 2), (more, 3)):
+        assert [work(plan, f"{number}/{count}") for number in range(count)] == [0] * count
+    fresh = frozen(tmp_path / "fresh", 3, "limit=14", "seed=0,1")
+    assert [work(fresh, f"{number}/3") for number in range(3)] == [0, 0, 0]
+    assert files(load_sweep(more.folder)) == files(load_sweep(fresh.folder))
+    assert sent_by(more) == sent_by(fresh) - sent_by(first)
+
+
 @pytest.mark.parametrize("count", [0, -1, 11])
 def test_a_wrong_number_of_shards_is_refused_with_the_right_ones(count: int, tmp_path: Path) -> None:
     with pytest.raises(OptionFault, match=rf"shards={count} .* at most one for each of its 10 items"):
@@ -178,6 +222,7 @@ def wait_for(there: Callable[[], object], process: subprocess.Popen[str], second
         time.sleep(0.02)
 
 
+@pytest.mark.hazard("C19")
 def test_a_part_that_was_torn_is_made_again(undisturbed: Sweep, tmp_path: Path) -> None:
     plan = frozen(tmp_path, 2)
     assert work(plan, "0/2") == 0

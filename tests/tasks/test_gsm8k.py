@@ -147,6 +147,7 @@ def test_a_wrong_column_is_named_with_those_that_were_found(tmp_path: Path) -> N
     assert "row 2" in said and "missing: question" in said and "found: problem, answer" in said
 
 
+@pytest.mark.hazard("C19", "C20")
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -155,6 +156,7 @@ def test_a_wrong_column_is_named_with_those_that_were_found(tmp_path: Path) -> N
         ("a.csv", "question,answer\n", "has no rows"),
         ("a.json", "[]", "has no rows"),
         ("a.jsonl", json.dumps(ROWS[0]) + '\n{"question": "cut', "line 2 is not JSON"),
+        ("a.jsonl", json.dumps(ROWS[0]) + json.dumps(ROWS[1]) + "\n", "line 1 is not JSON"),
         ("a.jsonl", '["question"]\n', "line 1: expected an object"),
         ("a.json", '[{"question": ', "is not JSON"),
         ("a.json", "[1, 2]", "element 1: expected an object"),

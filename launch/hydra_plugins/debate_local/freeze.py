@@ -26,9 +26,10 @@ class FreezeLauncher(SweepLauncher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Freeze, and print the folder."""
         from debate_local.commands.run import frozen_from
+        from debate_local.commands.terminal import to_type
 
         shards: int = self._settings["shards"]
         frozen, _ = frozen_from(self._composed(job_overrides), lambda plan: shards)
         print(f"frozen: {frozen.folder.absolute()}")
-        print(f"a worker: debate-local work {frozen.folder.absolute()} --shard I/{shards}  (I from 0)")
+        print(f"a worker: {to_type('work', frozen.folder.absolute(), '--shard', f'I/{shards}')}  (I from 0)")
         return completed(job_overrides, str(frozen.folder))
