@@ -1,6 +1,6 @@
 """What a sweep's table says: one line a cell, and the one comparison that matters, by one rule for all reports."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from debate_local.analysis.statistics import Estimate, mean, paired_difference
@@ -31,11 +31,16 @@ class CellSummary:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The best debate against its equal-cost control. difference: best minus control, over the items both scored."""
+    """The best debate against its equal-cost control. difference: best minus control, over the items both scored.
+
+    also: the same against other controls at equal cost, by name: votes that its tokens pay for, and where several
+    models debated the best of them alone (the best on these items, which favours it).
+    """
 
     best: CellSummary
     control: CellSummary
     difference: Estimate
+    also: tuple[tuple[str, CellSummary, Estimate], ...] = ()
 
     @property
     def text(self) -> str:
@@ -48,6 +53,15 @@ class Verdict:
             f"{self.control.label} ({percent(self.control.score.value)}): difference {100 * d.value:+.1f} points "
             f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], {d.n} items: {told}"
         )
+
+    @property
+    def more(self) -> list[str]:
+        """A line for each further control."""
+        return [
+            f"against {name}: {control.label} ({percent(control.score.value)}): difference {100 * d.value:+.1f} points "
+            f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
+            for name, control, d in self.also
+        ]
 
 
 def summarise(sweep: Sweep) -> list[CellSummary]:
@@ -116,7 +130,23 @@ def verdict(sweep: Sweep) -> Verdict | None:
     sign = 1 if candidates[0][0].cell.run.record["metric"]["higher_is_better"] else -1
     best, control_summary = max(candidates, key=lambda pair: (sign * pair[0].score.value, -pair[0].calls))
     difference = compare(best.cell.run, control_summary.cell.run)
-    return Verdict(best, control_summary, difference) if difference is not None else None
+    if difference is None:
+        return None
+    return Verdict(best, control_summary, difference, tuple(_also(best, list(by_run.values()), sign)))
+
+
+FURTHER = {"sc_tokens_out": "equal tokens out", "sc_tokens_all": "equal tokens", "sc_member": "the best member alone"}
+
+
+def _also(
+    best: CellSummary, summaries: Sequence[CellSummary], sign: int
+) -> Iterator[tuple[str, CellSummary, Estimate]]:
+    """The best debate against its further controls; of several under one name the best one counts."""
+    for name, told in FURTHER.items():
+        of_it = [s for s in summaries if (name, best.cell.run.id) in s.cell.controls and s.score.n]
+        control = max(of_it, key=lambda summary: sign * summary.score.value, default=None)
+        if control is not None and (difference := compare(best.cell.run, control.cell.run)) is not None:
+            yield told, control, difference
 
 
 def _has_exchange(run: Run) -> bool:
@@ -130,6 +160,12 @@ def by_task(sweep: Sweep) -> list[Sweep]:
         record = cell.run.record
         parts.setdefault((record["task"]["name"], record.get("rows_hash", "")), []).append(cell)
     return [Sweep(sweep.folder, sweep.record, tuple(cells)) for cells in parts.values()]
+
+
+def points(estimate: Estimate, sign: str = "") -> str:
+    """A value in points with its interval: `43.8 [23, 67]`."""
+    value, low, high = (100 * x for x in (estimate.value, estimate.low, estimate.high))
+    return f"{value:{sign}.1f} [{low:{sign}.0f}, {high:{sign}.0f}]"
 
 
 def percent(value: float) -> str:

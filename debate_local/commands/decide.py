@@ -19,10 +19,11 @@ from rich.text import Text
 
 from debate_local.analysis.decisions import Redecided, redecide
 from debate_local.analysis.statistics import Estimate
+from debate_local.analysis.summary import points
 from debate_local.commands.terminal import console
 from debate_local.core.decisions import ASKED, check_decision
 from debate_local.sweep.options import OptionFault
-from debate_local.sweep.store import Run, StoreFault, load
+from debate_local.sweep.store import Run, load_one
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -35,9 +36,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def main(options: Namespace) -> int:
     """Decide, tell, keep. Raises OptionFault for a decision that is none, StoreFault for a run without its needs."""
-    run = load(options.run)
-    if not isinstance(run, Run):
-        raise StoreFault(f"{options.run} is a sweep; decide takes a run: {', '.join(str(r.folder) for r in run.runs)}")
+    run = load_one(options.run, "decide")
     rules = _rules(options.decision)
     free = [rule for rule in rules if rule not in ASKED]
     found = [redecide(run, rule) for rule in free]
@@ -102,10 +101,7 @@ def _print(run: Run, found: Sequence[Redecided]) -> None:
 
 
 def _points(estimate: Estimate | None, sign: str = "") -> str:
-    if estimate is None:
-        return "-"
-    value, low, high = (100 * x for x in (estimate.value, estimate.low, estimate.high))
-    return f"{value:{sign}.1f} [{low:{sign}.0f}, {high:{sign}.0f}]"
+    return "-" if estimate is None else points(estimate, sign)
 
 
 def _ask(run: Run, rules: Sequence[str], judge: str | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from debate_local.commands.progress import clock, mix_told, switch_told
+from debate_local.commands.progress import clock, mix_told, more_told, switch_told
 from debate_local.sweep.events import Event
 
 # Of cells that are stored together.
@@ -168,6 +168,7 @@ _SENTENCES: Mapping[str, Callable[[Event], str]] = {
     "loading": _loading,
     "warning": lambda event: f"warning: {event['text']}",
     "restart": lambda event: f"engine {event['engine']} died and is started again: {event['reason']}",
+    "more": lambda event: f"the debates' tokens are known; goes on with {more_told(event)}",
     "switch": lambda event: f"engine {event['engine']}: {switch_told(event)}",
     "mixed": lambda event: f"a mix: {mix_told(event)}",
     "stopped": lambda event: f"engine {event['engine']} begins no more debates: {event['reason']}",

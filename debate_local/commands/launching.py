@@ -13,7 +13,7 @@ from debate_local.commands.status import drawn
 from debate_local.commands.terminal import to_type
 from debate_local.launchers.local import LocalSettings, Workers, places
 from debate_local.launchers.slurm import SlurmSettings, submit
-from debate_local.sweep.frozen import FrozenPlan
+from debate_local.sweep.frozen import FrozenPlan, read_frozen
 from debate_local.sweep.plan import Plan
 from debate_local.sweep.run import NOTHING_SCORED, RunFailed
 from debate_local.sweep.shards import Shard
@@ -33,11 +33,16 @@ def launch_local(
         workers = Workers(frozen, at, settings.max_restarts, retry_failed, view.look, view.say)
         view.say(f"{len(shards)} shards, {min(len(at), len(shards))} at once; their logs: {frozen.folder / 'logs'}")
         problems = workers.run(shards)
+        if not problems and (again := _of_second_phase(frozen)):
+            view.say(f"the debates' tokens are known: {len(again)} shards go on with the votes that they pay for")
+            problems = workers.run(again)
+    frozen = read_frozen(frozen.folder)
     print_sweep(load_sweep(frozen.folder))
-    stopped = [shard for shard in status(frozen).shards if shard.state == "stopped"]
+    there = status(frozen)
+    stopped = [shard for shard in there.shards if shard.state == "stopped"]
     if stopped and not any(run.has_tables for run in load_sweep(frozen.folder).runs):
         problems.append(NOTHING_SCORED)
-    if not problems and not stopped and (missing := [c.run for c in status(frozen).cells if c.items_done < c.items]):
+    if not problems and not stopped and (missing := [cell.run for cell in there.cells if not cell.done]):
         problems = [f"not finished: {', '.join(missing)}"]
     if problems:
         raise RunFailed("\n".join([*problems, f"to go on: {to_type('resume', frozen.folder)}"]))
@@ -48,17 +53,30 @@ def launch_slurm(
 ) -> None:
     """Submit shards to Slurm and say how to go on; returns at once. Raises SlurmFault."""
     submitted = submit(frozen, shards, settings, retry_failed)
+    jobs, second = submitted.job, ""
+    if frozen.buys and not status(frozen).first_phase_done:
+        # Any shard may have a share in it, and its tokens are known only when all have ended.
+        second = submit(frozen, frozen.split(shards[0].count), settings, after=submitted.job).job
+        jobs += f" {second}"
     together = max(len(task) for task in submitted.tasks)
     several = f", up to {together} to a task" if together > 1 else ""
     for line in (
         f"submitted: job {submitted.job}, {len(shards)} shards in {len(submitted.tasks)} tasks{several}",
+        *([f"after it:  job {second}, the votes that the debates' tokens pay for"] if second else []),
         f"sweep:     {frozen.folder}",
         f"watch:     {to_type('status', frozen.folder, '--watch')}",
-        f"cancel:    scancel {submitted.job}",
+        f"cancel:    scancel {jobs}",
         f"resume:    {to_type('resume', frozen.folder, '--on', 'slurm')}",
         f"results:   {to_type('show', frozen.folder)}",
     ):
         print(line)
+
+
+def _of_second_phase(frozen: FrozenPlan) -> list[Shard]:
+    """The shards that have a share in the second phase, once nothing but that is left."""
+    there = status(latest := read_frozen(frozen.folder))
+    left = {number for cell in there.cells for number, state in cell.shards.items() if state != "done"}
+    return [shard for shard in latest.shards if shard.number in left] if there.first_phase_done else []
 
 
 class _JointView:

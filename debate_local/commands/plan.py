@@ -39,7 +39,7 @@ def _print(found: Forecast) -> None:
     for run in found.runs:
         table.add_row(
             escape(run.label),
-            ", ".join(dict.fromkeys(name for name, _ in run.controls)),
+            ", ".join(dict.fromkeys(name for name, _ in run.controls)) + (" (estimate)" if run.estimated else ""),
             str(run.items),
             f"{run.naive:,}",
             "done" if run.done else f"{run.new:,}",

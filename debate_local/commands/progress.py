@@ -64,6 +64,11 @@ class ProgressBar:
         if done:
             self._console.print(f"{done} of {event['runs']} runs are done already")
 
+    def _on_more(self, event: Event) -> None:
+        self._turns += event["turns"]
+        self._bar.update(self._task, total=self._turns)
+        self._console.print(f"the debates' tokens are known: {more_told(event)}")
+
     def _on_loading(self, event: Event) -> None:
         models = f" ({', '.join(event['models'])})" if "models" in event else ""
         self._console.print(f"loading {_plain(event['engine'] + models)} ...")
@@ -121,6 +126,11 @@ def switch_told(event: Event) -> str:
         ended.append(f"free memory {_gib(event['free_before'])} -> {_gib(event['free_after'])}")
     begins = f"{'waking' if event['woken'] else 'loading'} {', '.join(event['opened'])} ..."
     return "; ".join([*ended, begins])
+
+
+def more_told(event: Event) -> str:
+    """What a second phase holds, in words."""
+    return f"{event['debates']} votes of independent answers that they pay for (at most {event['turns']} turns)"
 
 
 def mix_told(event: Event) -> str:

@@ -12,7 +12,7 @@ from debate_local.sweep.again import differences
 from debate_local.sweep.cells import cell_of
 from debate_local.sweep.config import HowToRun
 from debate_local.sweep.plan import make_plan
-from debate_local.sweep.store import Run, StoreFault, is_done, load
+from debate_local.sweep.store import is_done, load_one
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -24,11 +24,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def main(options: Namespace) -> int:
     """Compare, then run."""
-    stored = load(options.run)
-    if not isinstance(stored, Run):
-        raise StoreFault(
-            f"{options.run} is a sweep; rerun takes a run: {', '.join(str(r.folder) for r in stored.runs)}"
-        )
+    stored = load_one(options.run, "rerun")
     plan = make_plan([cell_of(stored.record, controls=False)])
     (planned,) = plan.runs
     out = console()

@@ -28,7 +28,8 @@ from debate_local.core.transcript import Debate, Item, Transcript, Turn
 from debate_local.sweep import options as known
 from debate_local.sweep.cells import cell_of
 from debate_local.sweep.plan import setting_of
-from debate_local.sweep.store import Run, StoreFault, load
+from debate_local.sweep.store import Run, load_one
+from debate_local.sweep.tasks import task_of
 
 # More changes than this are counted, not printed; --json has all.
 _SHOWN = 60
@@ -86,9 +87,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def main(options: Namespace) -> int:
     """Rescore and tell. Exit code 1 when a debate could not be replayed. Raises StoreFault and what the task raises."""
-    run = load(options.run)
-    if not isinstance(run, Run):
-        raise StoreFault(f"{options.run} is a sweep; rescore takes a run: {', '.join(str(r.folder) for r in run.runs)}")
+    run = load_one(options.run, "rescore")
     found = rescored(run)
     if options.json:
         told = {"run": str(run.folder), "metric": run.record["metric"]["name"], **asdict(found)}
@@ -103,7 +102,7 @@ def rescored(run: Run) -> Rescored:
     """Read and score a stored run again. Nothing is written."""
     # Whether the run's engine could be had today does not matter.
     cell = cell_of(run.record, controls=False, engine={"name": "scripted"})
-    task: Task = known.load("task", cell.task.name)(**cell.task.options)
+    task: Task = task_of(cell.task)
     protocol = deciding(known.load("protocol", cell.protocol.name), cell.decision)
     templates = facts_of(protocol).checked_templates(dict(run.record["templates"]))
     setting = setting_of(cell, task, templates)

@@ -13,8 +13,16 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
-from debate_local.analysis.statistics import Estimate
-from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
+from debate_local.analysis.summary import (
+    CellSummary,
+    by_task,
+    compare,
+    equal_cost_control,
+    percent,
+    points,
+    summarise,
+    verdict,
+)
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 
@@ -64,6 +72,8 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
             console.print(escape(line), highlight=False)
         if (found := verdict(part)) is not None:
             console.print(Text(found.text, style="bold"))
+            for line in found.more:
+                console.print(escape(line), highlight=False)
             shown = found.best
     console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
     if missing := [cell.run for cell in sweep.cells if not cell.run.done]:
@@ -111,19 +121,13 @@ def _cells(sweep: Sweep, summary: CellSummary, numbers: Mapping[str, str]) -> li
         numbers.get(summary.cell.run.id, ""),
         escape(summary.label),
         _roles(summary, numbers),
-        _points(summary.score) if summary.score.n else "-",
+        escape(points(summary.score)) if summary.score.n else "-",
         f"{100 * summary.no_answer:.1f}",
         f"{summary.calls:.0f}",
         f"{summary.prompt_tokens:.0f}",
         f"{summary.generated_tokens:.0f}",
-        "" if difference is None else "is vote0" if is_its_own else _points(difference, sign="+"),
+        "" if difference is None else "is vote0" if is_its_own else escape(points(difference, sign="+")),
     ]
-
-
-def _points(estimate: Estimate, sign: str = "") -> str:
-    """A value in points with its interval: `43.8 [23, 67]`."""
-    value, low, high = (100 * x for x in (estimate.value, estimate.low, estimate.high))
-    return f"{value:{sign}.1f} \\[{low:{sign}.0f}, {high:{sign}.0f}]"
 
 
 def _roles(summary: CellSummary, numbers: Mapping[str, str]) -> str:
@@ -141,7 +145,7 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
     lines = [f"share of reasoning in tokens out: {'; '.join(thinking)}"] if thinking else []
     ties = {summary.label: summary.ties for summary in summaries if summary.ties}
     if ties:
-        lines.append(f"ties, broken for the earliest agent: {'; '.join(f'{k} {v}' for k, v in ties.items())}")
+        lines.append(f"ties, broken by the rule of each decision: {'; '.join(f'{k} {v}' for k, v in ties.items())}")
     for what, name in (
         ("thoughts cut off before any text", "cut_thoughts"),
         ("turns cut off (max_tokens or context)", "truncated"),
@@ -178,7 +182,7 @@ def _print_groups(run: Run) -> None:
     for heading in ("group", "items", f"{run.record['metric']['name']} %"):
         table.add_column(heading, justify="left" if heading == "group" else "right")
     for name, score in groups.items():
-        table.add_row(_plain(name), str(score.n), _points(score))
+        table.add_row(_plain(name), str(score.n), escape(points(score)))
     terminal.console().print(table)
 
 

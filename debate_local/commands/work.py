@@ -54,7 +54,7 @@ def work(folder: Path, names: Sequence[str], retry_failed: bool = False) -> Swee
             os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
             plan = unchanged_plan(frozen)
         except Exception as error:
-            name = f"-{shards[0].split}-{shards[0].number:04d}" if shards else ""
+            name = f"-{shards[0].name}" if shards else ""
             with closing(EventLog(frozen.folder / "logs", name=name)) as log:
                 tell_failure(log, error)
             raise

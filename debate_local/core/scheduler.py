@@ -44,19 +44,18 @@ def drive(
     max_live: int = 4096,
     poll_seconds: float = 0.5,
     on_batch: Callable[[Batch], None] | None = None,
-    stopping: Callable[[], bool] | None = None,
 ) -> Generator[Outcome[R], None, None]:
     """Run debates to their ends and yield their outcomes in the order given.
 
     At most `max_live` debates are alive at once and at most HELD times as many are held in all (alive, or ended and
-    waiting for an earlier one), so what is held here does not grow with the number of debates. When `stopping` answers
-    True no new debate begins; those that have begun are finished. Raises EngineDead when the engine does.
+    waiting for an earlier one), so what is held here does not grow with the number of debates. Raises EngineDead when
+    the engine does.
     """
     if schedule not in ("rounds", "continuous"):
         raise ValueError(f"unknown schedule {schedule!r}; the schedules are: rounds, continuous")
     if max_live < 1:
         raise ValueError(f"max_live must be at least 1, got {max_live}")
-    driver = _Driver(iter(debates), engine, stopping or (lambda: False))
+    driver = _Driver(iter(debates), engine)
     return driver.run(schedule, max_live, poll_seconds, on_batch)
 
 
@@ -75,8 +74,8 @@ class _Live(Generic[R]):
 class _Driver(Generic[R]):
     """The state of one `drive`: which debates live, what they wait for, and what has ended out of turn."""
 
-    def __init__(self, source: Iterator[Asking[R]], engine: Engine, stopping: Callable[[], bool]) -> None:
-        self._source, self._engine, self._stopping = source, engine, stopping
+    def __init__(self, source: Iterator[Asking[R]], engine: Engine) -> None:
+        self._source, self._engine = source, engine
         self._live: dict[int, _Live[R]] = {}
         self._places: dict[str, tuple[_Live[R], int]] = {}
         self._ended: dict[int, Outcome[R]] = {}
@@ -118,7 +117,7 @@ class _Driver(Generic[R]):
         while (
             not self._exhausted and len(self._live) < max_live and len(self._live) + len(self._ended) < HELD * max_live
         ):
-            asking = None if self._stopping() else next(self._source, None)
+            asking = next(self._source, None)
             if asking is None:
                 self._exhausted = True
                 return

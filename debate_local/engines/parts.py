@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import psutil
+
 from debate_local.core.chat import Completion
 
 FORMAT = 1
@@ -500,12 +502,4 @@ def _alive(pid: int) -> bool:
     """Whether a process runs under this number. This process does not count: its parts are locked anyway, and in a
     container the next attempt has the number of the last.
     """
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return pid != os.getpid() and bool(psutil.pid_exists(pid))

@@ -141,7 +141,7 @@ class Workers:
 
     def _start(self, shard: Shard, place: Place) -> _Worker:
         folder = self.frozen.folder
-        log = folder / "logs" / f"worker-{shard.split}-{shard.number:04d}-{time.strftime('%Y%m%d-%H%M%S')}.log"
+        log = folder / "logs" / f"worker-{shard.name}-{time.strftime('%Y%m%d-%H%M%S')}.log"
         command = [sys.executable, "-m", "debate_local.cli", "work", str(folder.absolute())]
         command += ["--shard", f"{shard.number}/{shard.count}", *(["--retry-failed"] if self.retry_failed else [])]
         with log.open("ab") as output:

@@ -63,9 +63,16 @@ _PYTHON = f"""sh -c {shlex.quote('trap "" USR2 USR1; exec "$0" "$@"')} {shlex.qu
 
 
 def submit(
-    frozen: FrozenPlan, shards: Sequence[Shard], settings: SlurmSettings, retry_failed: bool = False
+    frozen: FrozenPlan,
+    shards: Sequence[Shard],
+    settings: SlurmSettings,
+    retry_failed: bool = False,
+    after: str | None = None,
 ) -> Submitted:
-    """Submit shards as one array, several to a task where the cluster's arrays are smaller. Raises SlurmFault."""
+    """Submit shards as one array, several to a task where the cluster's arrays are smaller. Raises SlurmFault.
+
+    after: a job of which every task must have succeeded before this one begins; where one fails, this one is dropped.
+    """
     import submitit
 
     _require_slurm()
@@ -77,7 +84,11 @@ def submit(
         raise SlurmFault(f"Slurm cannot write logs below {str(logs)!r}, which holds {wrong}: choose another output=")
     # How often is ours to say (max_requeues); submitit takes every warning of a short job for a time-out.
     executor = submitit.SlurmExecutor(folder=logs / "slurm", max_num_timeout=10**6, python=_PYTHON)
-    executor.update_parameters(**_parameters(frozen, settings, len(tasks)))
+    parameters = _parameters(frozen, settings, len(tasks))
+    if after is not None:
+        parameters["dependency"] = f"afterok:{after}"
+        parameters["additional_parameters"]["kill-on-invalid-dep"] = "yes"
+    executor.update_parameters(**parameters)
     sweep = str(frozen.folder.absolute())
     work = [ShardsOf(sweep, names, retry_failed, settings.max_requeues) for names in tasks]
     try:

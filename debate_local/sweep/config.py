@@ -46,6 +46,8 @@ class Schema:
     shuffle: int | None = None
     suspects: Any = field(default_factory=list)
     controls: bool = True
+    extra_controls: Any = field(default_factory=list)
+    max_samples: int = 64
     schedule: str = "rounds"
     max_live: int = 4096
     cache: str = "on"
@@ -79,6 +81,8 @@ class Cell:
     ids: list[str] | None = None
     shuffle: int | None = None
     suspects: list[str] = field(default_factory=list)
+    extra_controls: list[str] = field(default_factory=list)
+    max_samples: int = 64
     decision: str | None = None
     judge: Agent | None = None
     summariser: Agent | None = None
@@ -187,6 +191,8 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
         ids=ids,
         shuffle=coerce("shuffle", config.get("shuffle"), int | None),
         suspects=_ids("suspects", config.get("suspects")) or [],
+        extra_controls=_extra_controls(config.get("extra_controls")),
+        max_samples=_max_samples(config.get("max_samples", 64)),
         decision=_decision(config.get("decision")),
         judge=_helper("judge", config.get("judge"), base),
         summariser=_helper("summariser", config.get("summariser"), base),
@@ -203,6 +209,26 @@ def _ids(label: str, value: Any) -> list[str] | None:
             raise OptionFault(f"{label}: an id that looks like a number needs quotes: {label}=['12e45'], got {value!r}")
     checked: list[str] | None = coerce(label, value, list[str] | None)
     return checked
+
+
+def _extra_controls(value: Any) -> list[str]:
+    """Controls beside the usual ones. Raises OptionFault for a name that no protocol has."""
+    found: list[str] = coerce("extra_controls", [value] if isinstance(value, str) else value or [], list[str])
+    known = sorted({name for p in options.names("protocol") for name in facts_of(options.load("protocol", p)).variants})
+    for name in found:
+        if name not in known:
+            raise OptionFault(
+                f"extra_controls has {name!r}, and no protocol has such a control.{nearest(name, known)} They are: "
+                f"{', '.join(known)}; the usual ones come with controls=true"
+            )
+    return found
+
+
+def _max_samples(value: Any) -> int:
+    found: int = coerce("max_samples", value, int)
+    if found < 0:
+        raise OptionFault(f"max_samples must be 0 (no second phase) or more, got {found}")
+    return found
 
 
 def how_from(config: Mapping[str, Any]) -> HowToRun:

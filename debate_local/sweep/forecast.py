@@ -8,7 +8,7 @@ Tokens are the model's tokenizer's, with a reply's expected or greatest length i
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from debate_local.engines.parts import Store
 
 from .config import HowToRun
 from .plan import Plan, PlannedEngine, PlannedRun
+from .purchases import Bills, Currency, purchases, stored_bills, with_purchases
 from .sources import model_sources
 from .store import is_done
 
@@ -32,7 +33,10 @@ _CACHE_BYTES, _CACHE_BYTES_A_TOKEN, _TURN_BYTES, _TURN_BYTES_A_TOKEN = 300, 5, 1
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """One run. naive: its requests. new: those that no run before it and no cache answers. Tokens are as if alone."""
+    """One run. naive: its requests. new: those that no run before it and no cache answers. Tokens are as if alone.
+
+    estimated: how many samples it has depends on what its debate will have cost; here, on what is expected of that.
+    """
 
     run: str
     label: str
@@ -46,6 +50,7 @@ class RunForecast:
     generated_tokens_at_most: int
     longest_prompt: int
     longest_prompt_at_most: int
+    estimated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,13 @@ class Forecast:
 
 def forecast(plan: Plan, how: HowToRun) -> Forecast:
     """Play all debates of a plan (or, of large plans, those of evenly spaced items) with placeholders."""
-    played = _Played(plan, how)
-    played.play()
+    known = with_purchases(plan, purchases(plan, stored_bills(how.output)))
+    played = _Played(known, how)
+    played.play(known.runs)
+    # A debate that is stored has bought already; the others buy by what they are expected to cost.
+    whole = with_purchases(plan, purchases(plan, played.expected_bills(stored_bills(how.output))))
+    played.take_in(whole)
+    played.close()
     return played.result()
 
 
@@ -104,31 +114,65 @@ class _Size:
 class _Played:
     def __init__(self, plan: Plan, how: HowToRun) -> None:
         self._plan, self._how = plan, how
-        self._todo = [run for run in plan.runs if not is_done(how.output / run.id)]
         self._totals = {run.id: _Totals() for run in plan.runs}
+        self._estimated: set[str] = set()
         self._stores = _Stores(how)
         self._counters = {run.engine.group: _Tokens(run.engine) for run in plan.runs}
+        self._positions = self._played_positions()
+        self._answers: dict[int, dict[str, Completion]] = {position: {} for position in self._positions}
         self._cached = self._distinct = 0
         self._new: list[tuple[_Size, ChatRequest, _Tokens]] = []
         self._overflows: Counter[tuple[str, int]] = Counter()
-        self._exact = True
 
-    def play(self) -> None:
-        longest = max(len(run.task.items) for run in self._plan.runs)
+    @property
+    def _todo(self) -> list[PlannedRun]:
+        return [run for run in self._plan.runs if not is_done(self._how.output / run.id)]
+
+    @property
+    def _exact(self) -> bool:
+        return len(self._positions) == self._longest
+
+    @property
+    def _longest(self) -> int:
+        return max(len(run.task.items) for run in self._plan.runs)
+
+    def _played_positions(self) -> Sequence[int]:
         room = max(2, PLAYED // sum(run.calls for run in self._plan.runs))
-        positions: Iterable[int] = range(longest)
-        if longest > room:
-            self._exact = False
-            positions = sorted({i * longest // room for i in range(room)})
-        for position in positions:
-            answers: dict[str, Completion] = {}
-            for run in self._plan.runs:
+        if self._longest <= room:
+            return range(self._longest)
+        return sorted({i * self._longest // room for i in range(room)})
+
+    def play(self, runs: Sequence[PlannedRun]) -> None:
+        """Play these runs, item by item over all of them."""
+        for position in self._positions:
+            for run in runs:
                 if position < len(run.task.items):
-                    self._play_one(run, position, answers)
+                    self._play_one(run, position)
+
+    def expected_bills(self, stored: Bills) -> Bills:
+        """The bills of stored runs, and for others what they are expected to be."""
+
+        def bill(run: PlannedRun, currency: Currency) -> float | None:
+            totals = self._totals[run.id]
+            expected = totals.expected + (totals.prompt if currency == "all" else 0)
+            return stored(run, currency) or expected / max(1, totals.items)
+
+        return bill
+
+    def take_in(self, plan: Plan) -> None:
+        """Play what the plan has beyond what was played: runs that are estimates."""
+        more = [run for run in plan.runs if run.id not in self._totals]
+        self._plan = plan
+        self._estimated = {run.id for run in more}
+        self._totals |= {run.id: _Totals() for run in more}
+        self.play(more)
+
+    def close(self) -> None:
+        """Let go of the caches."""
         self._stores.close()
 
-    def _play_one(self, run: PlannedRun, position: int, answers: dict[str, Completion]) -> None:
-        totals, tokens = self._totals[run.id], self._counters[run.engine.group]
+    def _play_one(self, run: PlannedRun, position: int) -> None:
+        totals, tokens, answers = self._totals[run.id], self._counters[run.engine.group], self._answers[position]
         totals.items += 1
 
         def answer(requests: Sequence[ChatRequest]) -> list[Completion]:
@@ -211,6 +255,7 @@ class _Played:
             generated_tokens_at_most=round(totals.at_most * scale),
             longest_prompt=round(totals.longest),
             longest_prompt_at_most=totals.longest_at_most,
+            estimated=run.id in self._estimated,
         )
 
     def _warnings(self, disk: int) -> list[str]:

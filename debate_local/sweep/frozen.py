@@ -17,6 +17,7 @@ from . import machine
 from .cells import cell_json, cell_of
 from .config import HowToRun
 from .plan import Plan, PlannedRun, make_plan
+from .purchases import Purchase, only_bought, second_phase, with_purchases
 from .shards import Shard, shards_of, split_items
 from .sharing import alone_in
 from .stopping import Stop
@@ -28,13 +29,17 @@ _NEEDED = {"cells", "runs", "rows", "how", "made_with", "split", "splits", "laun
 
 @dataclass(frozen=True, slots=True)
 class FrozenRun:
-    """What is told of a run without planning it. rows: the hash of its rows. calls: of one debate, at most."""
+    """What is told of a run without planning it. rows: the hash of its rows. calls: of one debate, at most.
+
+    bought: it belongs to the second phase, and came into the plan when debates' bills were known.
+    """
 
     id: str
     label: str
     task: str
     rows: str
     calls: int
+    bought: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,15 @@ class FrozenPlan:
         """The ids of a run's items, in their order."""
         return list(self.record["rows"][run.rows])
 
+    @property
+    def buys(self) -> bool:
+        """Does it have a second phase, which begins once debates have ended and their bills are known?"""
+        return bool(self.record.get("buys"))
+
     def plan(self) -> Plan:
         """Today's plan of the same cells. Its runs may differ from the frozen ones: see `changes`."""
-        return make_plan([cell_of(cell) for cell in self.record["cells"]])
+        plan = make_plan([cell_of(cell) for cell in self.record["cells"]])
+        return with_purchases(plan, [Purchase(**one) for one in self.record.get("bought", ())])
 
     def changes(self, plan: Plan) -> list[str]:
         """What is not as it was when the plan was frozen, a line each; empty when all is the same."""
@@ -126,6 +137,24 @@ def freeze(
     return FrozenPlan(folder, record)
 
 
+def with_bought(frozen: FrozenPlan, plan: Plan, bought: Sequence[Purchase]) -> FrozenPlan:
+    """Write what was bought, and the plan with it, into a sweep's folder: readers and workers see the new runs."""
+    with alone_in(frozen.folder):
+        # Another process may have split the sweep in between.
+        latest = read_frozen(frozen.folder).record
+        record = {**latest, "runs": _runs(plan), "bought": [asdict(one) for one in bought]}
+        write_json(frozen.folder / "sweep.json", _for_readers(plan, latest["command"]))
+        write_json(frozen.folder / NAME, record, indent=None)
+    return FrozenPlan(frozen.folder, record)
+
+
+def _runs(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        asdict(FrozenRun(run.id, run.label, run.cell.task.name, run.task.rows, run.calls, only_bought(run)))
+        for run in plan.runs
+    ]
+
+
 def _record(
     plan: Plan, how: HowToRun, command: Sequence[str], split: int | None, splits: Mapping[str, Any], launchers: Any
 ) -> dict[str, Any]:
@@ -133,7 +162,9 @@ def _record(
         "schema_version": SCHEMA_VERSION,
         "command": list(command),
         "cells": [cell_json(run.cell) for run in plan.runs if run.asked],
-        "runs": [asdict(FrozenRun(r.id, r.label, r.cell.task.name, r.task.rows, r.calls)) for r in plan.runs],
+        "runs": _runs(plan),
+        "buys": second_phase(plan),
+        "bought": [],
         "rows": {run.task.rows: [item.id for item in run.task.items] for run in plan.runs},
         "how": {**asdict(how), "output": str(how.output)},
         "made_with": _made_with(plan),

@@ -56,8 +56,10 @@ class Group:
         work: Work,
         allowance: Allowance,
         turns_before: int,
+        second_phase: Callable[[], Sequence[Portion]],
     ) -> None:
-        self._portions, self._how, self._log = portions, how, log
+        """second_phase: called when all that was known has been done, for what can be known only then."""
+        self._portions, self._how, self._log, self._second_phase = portions, how, log, second_phase
         self._planned: PlannedEngine = portions[0].run.engine
         self._owner, self._work, self._allowance, self._turns_before = owner, work, allowance, turns_before
         self._generated: Callable[[], int] = lambda: 0
@@ -92,18 +94,10 @@ class Group:
             at_the_end.callback(self._abandon)
             at_the_end.callback(engine.close)
             at_the_end.callback(self._tell_the_end, engine, progress)
-            outcomes = drive(
-                self._debates(),
-                _Watched(engine, progress, self._read_ahead),
-                schedule=self._how.schedule,
-                max_live=self._max_live(),
-                on_batch=progress.batch,
-            )
-            at_the_end.callback(outcomes.close)
-            for outcome in outcomes:
-                portion, item = self._places.pop(outcome.index)
-                self._store(portion, item, outcome)
-                progress.debate_ended()
+            portions = self._portions
+            while portions:
+                self._drive(portions, engine, progress)
+                portions = [] if self.stopped else self._second_phase()
             self._leave_stopped()
             if 0 < engine.sent == engine.failed and not self.problems:
                 # Whatever was answered before: an old success says nothing of this start.
@@ -111,6 +105,20 @@ class Group:
                     f"engine {self.name}: all {engine.sent} requests that were sent in this start failed: "
                     f"{engine.first_failure}. They are stored as failed; `resume --retry-failed` asks them again"
                 )
+
+    def _drive(self, portions: Sequence[Portion], engine: CachedEngine, progress: "_Progress") -> None:
+        outcomes = drive(
+            self._debates(portions),
+            _Watched(engine, progress, self._read_ahead),
+            schedule=self._how.schedule,
+            max_live=self._max_live(),
+            on_batch=progress.batch,
+        )
+        with contextlib.closing(outcomes):
+            for outcome in outcomes:
+                portion, item = self._places.pop(outcome.index)
+                self._store(portion, item, outcome)
+                progress.debate_ended()
 
     def _max_live(self) -> int:
         """Fewer when the sweep is to stop: what has begun is finished, and must not take half the next day."""
@@ -165,18 +173,18 @@ class Group:
     def _on_restart(self, reason: str) -> None:
         self._log.emit("restart", engine=self.name, reason=reason)
 
-    def _debates(self) -> Iterator[Asking[Graded]]:
+    def _debates(self, portions: Sequence[Portion]) -> Iterator[Asking[Graded]]:
         """Item by item over all runs: what an item's debates share stands close together.
 
         A stop is heard between items only, so that a stopped sweep holds the same items for all of its cells.
         """
-        longest = max(len(portion.items) for portion in self._portions)
+        longest = max(len(portion.items) for portion in portions)
         numbers = itertools.count()
         for position in range(longest):
             if reason := self._allowance.spent(self._generated()):
                 self.stopped = f"{reason}: the first {position} of {longest} items were debated"
                 return
-            for portion in self._portions:
+            for portion in portions:
                 if position < len(portion.items):
                     item = portion.items[position]
                     self._places[next(numbers)] = (portion, item)
@@ -255,7 +263,6 @@ class _Progress:
         self._started = time.monotonic()
         self._last = 0.0
         self._turns = self._debates = self._failed = 0
-        self._generated = self._prompted = 0
 
     def batch(self, batch: Batch) -> None:
         self._log.emit("batch", requests=batch.requests, live=batch.live)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from debate_local.core.chat import digest
@@ -35,10 +35,12 @@ def varying_settings(cells: Sequence[Cell]) -> set[str]:
     return {key for key in keys if len({str(one.get(key)) for one in flat}) > 1} - {"protocol"}
 
 
-def label(cell: Cell, varying: set[str]) -> str:
+def label(cell: Cell, varying: Set[str]) -> str:
     """A cell's name in tables: the protocol, its whole numbers, and whatever else varies in the sweep."""
     words = [cell.protocol.name, *_protocol_words(cell.protocol), *_decision_words(cell)]
     settings = _settings(cell)
+    if len(cell.engine.options.get("models") or ()) > 1:
+        varying = varying | {"model"}
     last = {key: key.rpartition(".")[2] for key in varying}
     # `seed` may be the run's, the task's and the engine's: what one word does not tell apart is written whole.
     often = Counter(last.values())

@@ -51,6 +51,15 @@ POOL_OPTIONS: Mapping[str, Option] = {
 }
 
 
+# What every task can be given that has none of these of its own: examples before the question (tasks/few_shot.py).
+SHOT_OPTIONS: Mapping[str, Option] = {
+    "shots": Option("shots", 0, int),
+    "shots_path": Option("shots_path", None, str | None),
+    "shots_split": Option("shots_split", "train", str),
+    "shots_seed": Option("shots_seed", 0, int),
+}
+
+
 def nearest(wrong: str, valid: Iterable[str]) -> str:
     """` Did you mean 'debate'?`, or nothing when no valid name is near."""
     near = difflib.get_close_matches(wrong, list(valid), n=1, cutoff=0.5)
@@ -99,7 +108,7 @@ def _function_in(module_name: str) -> Callable[..., Any] | None:
 def options(kind: Kind, name: str) -> Mapping[str, Option]:
     """The options of a name: its function's keyword parameters (a protocol is given item and setting besides).
 
-    Engines that have no `models` or `share` of their own have those of a pool.
+    Engines that have no `models` or `share` of their own have those of a pool, and tasks the options of examples.
     """
     function = load(kind, name)
     hints = typing.get_type_hints(function)
@@ -115,6 +124,8 @@ def options(kind: Kind, name: str) -> Mapping[str, Option]:
         found[parameter.name] = Option(parameter.name, default, hints.get(parameter.name, Any))
     if kind == "engine" and found.keys().isdisjoint(POOL_OPTIONS):
         found.update(POOL_OPTIONS)
+    if kind == "task" and found.keys().isdisjoint(SHOT_OPTIONS):
+        found.update(SHOT_OPTIONS)
     return found
 
 

@@ -29,9 +29,10 @@ from .options import OptionFault
 from .sources import model_sources
 from .store import rows_hash
 from .subset import chosen_items, oddities_of
+from .tasks import task_of
 
 # Options that say where rows lie, and nothing of what is asked or read: a moved file is the same run.
-WHERE_ROWS_LIE = ("path",)
+WHERE_ROWS_LIE = ("path", "shots_path")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ class PlannedEngine:
 
 @dataclass
 class PlannedRun:
-    """One run: a cell, everything resolved. controls: its roles, as (control's name, id of the run held against it)."""
+    """One run: a cell, everything resolved. varying: the settings that differ within its sweep, which its label tells.
+
+    controls: its roles, as (control's name, id of the run held against it).
+    """
 
     id: str
     label: str
@@ -76,6 +80,7 @@ class PlannedRun:
     setting: Setting
     task: PlannedTask
     engine: PlannedEngine
+    varying: frozenset[str]
     controls: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -138,7 +143,7 @@ class _Planner:
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.runs: dict[str, PlannedRun] = {}
         self.notes: list[str] = []
-        self._varying = varying_settings(cells)
+        self._varying = frozenset(varying_settings(cells))
         self._tasks: dict[str, PlannedTask] = {}
         self._engines: dict[str, PlannedEngine] = {}
 
@@ -151,11 +156,7 @@ class _Planner:
             )
         if not (cell.controls and run.facts.controls):
             return
-        for name, protocol in _controls(run, self._note):
-            decision = decision_of_control(cell, name)
-            known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
-            templates = {key: text for key, text in cell.templates.items() if key in known}
-            changed = replace(cell, protocol=protocol, templates=templates, decision=decision)
+        for name, changed in _controls(run, self._note):
             control = self._add(changed, asked=False)
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
@@ -171,13 +172,7 @@ class _Planner:
         return known
 
     def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
-        function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
-        facts = facts_of(function)
-        with _blamed_on("protocol", cell.protocol):
-            if facts.check is not None:
-                facts.check(**cell.protocol.options)
-        with _blamed_on("prompt of protocol", cell.protocol):
-            templates = facts.checked_templates(cell.templates)
+        function, facts, templates = _worded(cell)
         task, engine = self._task(cell), self._engine(cell)
         for note in check_cast(cell, engine.engine):
             self._note(note)
@@ -190,30 +185,15 @@ class _Planner:
         with _blamed_on("protocol", cell.protocol):
             if facts.suits is not None:
                 facts.suits(setting, **cell.protocol.options)
-        helpers = {name: getattr(cell, name) for name in HELPERS}
-        ingredients = {
-            "task": task.task.name,
-            "task_options": {key: value for key, value in cell.task.options.items() if key not in WHERE_ROWS_LIE},
-            "rows": task.rows,
-            "asked": task.asked,
-            "metric": asdict(task.task.metric),
-            "version": machine.versions().get("debate-local"),
-            "protocol": choice_json(cell.protocol),
-            "templates": templates,
-            "cast": [engine.member(agent) for agent in cell.cast],
-            "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
-            "decision": cell.decision,
-            "seed": cell.seed,
-        }
-        run_id = slug(cell, digest(ingredients)[:8])
+        run_id = slug(cell, digest(_ingredients(cell, templates, task, engine))[:8])
         label = label_of(cell, self._varying)
-        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
+        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, self._varying)
 
     def _task(self, cell: Cell) -> PlannedTask:
         key = digest([choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects])
         if key not in self._tasks:
             with _blamed_on("task", cell.task):
-                task: Task = options.load("task", cell.task.name)(**cell.task.options)
+                task = task_of(cell.task)
                 items = list(task.items())
             kept = chosen_items(cell, items, self._note)
             check_items(cell.task.name, kept)
@@ -241,6 +221,46 @@ def _agents_start_identical(run: PlannedRun) -> bool:
     return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
 
 
+def _worded(cell: Cell) -> tuple[Callable[..., Debate], ProtocolFacts, dict[str, str]]:
+    """A cell's protocol with its decision, the facts of both, and their wording; options that cannot be are refused."""
+    function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
+    facts = facts_of(function)
+    with _blamed_on("protocol", cell.protocol):
+        if facts.check is not None:
+            facts.check(**cell.protocol.options)
+    with _blamed_on("prompt of protocol", cell.protocol):
+        return function, facts, facts.checked_templates(cell.templates)
+
+
+def _ingredients(cell: Cell, templates: Mapping[str, str], task: PlannedTask, engine: PlannedEngine) -> dict[str, Any]:
+    """All that affects a run's result."""
+    helpers = {name: getattr(cell, name) for name in HELPERS}
+    return {
+        "task": task.task.name,
+        "task_options": {key: value for key, value in cell.task.options.items() if key not in WHERE_ROWS_LIE},
+        "rows": task.rows,
+        "asked": task.asked,
+        "metric": asdict(task.task.metric),
+        "version": machine.versions().get("debate-local"),
+        "protocol": choice_json(cell.protocol),
+        "templates": dict(templates),
+        "cast": [engine.member(agent) for agent in cell.cast],
+        "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
+        "decision": cell.decision,
+        "seed": cell.seed,
+    }
+
+
+def votes_instead(run: PlannedRun, control: str, samples: int) -> PlannedRun:
+    """Self-consistency of so many samples as a control of a run, on its rows and its engine."""
+    cell = control_cell(run, control, votes(samples, run.facts.alone(**run.cell.protocol.options)))
+    function, facts, templates = _worded(cell)
+    run_id = slug(cell, digest(_ingredients(cell, templates, run.task, run.engine))[:8])
+    setting = setting_of(cell, run.task.task, templates)
+    label = label_of(cell, run.varying)
+    return PlannedRun(run_id, label, cell, False, function, facts, setting, run.task, run.engine, run.varying)
+
+
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
     """What the cell's debates are given beside their items."""
     reader = ConfidenceReader(confidence.FORMAT, confidence.read_confidence)
@@ -252,7 +272,8 @@ def decision_of_control(cell: Cell, control: str) -> str | None:
     if control == "single":
         return None
     asks = cell.decision in ASKED or cell.decision == "none"
-    return None if asks and control != "reflect" else cell.decision
+    votes_only = control == "vote0" or control.startswith("sc_")
+    return None if asks and votes_only else cell.decision
 
 
 @contextlib.contextmanager
@@ -266,12 +287,21 @@ def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
         raise OptionFault(f"{what} {choice.name!r}: {error}") from error
 
 
-def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
+def votes(samples: int, asked: Mapping[str, Any]) -> Choice:
+    """Self-consistency of so many samples, which ask what `asked` says."""
     return Choice("self_consistency", options.check("protocol", "self_consistency", {"samples": samples, **asked}))
 
 
-def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
-    """The cells that a debate must beat at equal cost (law 7)."""
+def control_cell(run: PlannedRun, control: str, protocol: Choice) -> Cell:
+    """The cell of a control: all as in the run's cell, but for the protocol and what only the run's own has."""
+    decision = decision_of_control(run.cell, control)
+    known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
+    templates = {key: text for key, text in run.cell.templates.items() if key in known}
+    return replace(run.cell, protocol=protocol, templates=templates, decision=decision)
+
+
+def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Cell]]:
+    """The cells that a debate must beat at equal cost (law 7); those that its bill pays for come later."""
     protocol, chosen = run.cell.protocol, []
     alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
     asked = run.facts.alone(**protocol.options)
@@ -280,11 +310,34 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
         note(f"task {run.cell.task.name!r} has answers that cannot be voted on: no vote controls")
     else:
         if run.facts.agents:
-            chosen.append(("vote0", _votes(alone, asked)))
-        chosen.append(("sc_calls", _votes(run.calls, asked)))
+            chosen.append(("vote0", votes(alone, asked)))
+        chosen.append(("sc_calls", votes(run.calls, asked)))
     if run.facts.reflect is None:
         note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
     elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
         checked = options.check("protocol", protocol.name, alone_options)
         chosen.append(("reflect", Choice(protocol.name, checked)))
-    return chosen
+    chosen += _variants(run, note)
+    return [(name, control_cell(run, name, choice)) for name, choice in chosen] + _members_alone(run, asked)
+
+
+def _variants(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
+    """The further controls that were asked for: the same debate with one option otherwise."""
+    protocol, found = run.cell.protocol, []
+    for name in run.cell.extra_controls:
+        variant = run.facts.variants.get(name)
+        if variant is None:
+            known = ", ".join(sorted(run.facts.variants)) or "none"
+            note(f"protocol {protocol.name!r} has no control {name!r}; it has {known}")
+        elif (changed := variant(**protocol.options)) is not None:
+            found.append((name, Choice(protocol.name, options.check("protocol", protocol.name, changed))))
+    return found
+
+
+def _members_alone(run: PlannedRun, asked: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    """Where several models debate: each alone at equal calls, so that the best of them can be told."""
+    members = {agent.model: agent for agent in reversed(run.cell.cast)}
+    if len(members) < 2 or not run.task.task.votable:
+        return []
+    cell = control_cell(run, "sc_member", votes(run.calls, asked))
+    return [("sc_member", replace(cell, cast=(member,))) for member in reversed(members.values())]

@@ -4,7 +4,7 @@ import contextlib
 import gc
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from debate_local.core.chat import EngineFailed
@@ -14,9 +14,10 @@ from . import machine
 from .checks import check_lengths
 from .config import HowToRun
 from .events import EventLog, Listener
-from .frozen import FrozenPlan, freeze
+from .frozen import FrozenPlan, freeze, with_bought
 from .group import Group
-from .plan import Plan
+from .plan import Plan, PlannedRun
+from .purchases import purchases, stored_bills, with_purchases
 from .shards import Shard
 from .stopping import Budget
 from .store import Sweep, load_sweep, locked, refuse_newer
@@ -65,13 +66,10 @@ def run_plan(
         for name in work.locks:
             locks.enter_context(locked(frozen.folder, name))
         work.reopen(plan.runs)
-        todo = work.todo(plan.runs)
-        for portion in todo:
-            refuse_newer(how.output / portion.run.id)
         log = EventLog(frozen.folder / "logs", tuple(listeners), work.name)
         with _rare_collections(), contextlib.closing(log):
             try:
-                return _Pipeline(plan, how, frozen, work, log).run(todo, command)
+                return _Pipeline(plan, how, frozen, work, log, buys_first=not retry_failed).run(command)
             except BaseException as error:
                 tell_failure(log, error)
                 raise
@@ -88,27 +86,36 @@ def tell_failure(log: EventLog, error: BaseException) -> None:
 
 
 class _Pipeline:
-    """One start of a sweep, or of some of its shards: engine after engine."""
+    """One start of a sweep, or of some of its shards: engine after engine.
 
-    def __init__(self, plan: Plan, how: HowToRun, frozen: FrozenPlan, work: Work, log: EventLog) -> None:
+    buys_first: what finished debates' bills pay for is known before anything runs; not so where they are run anew.
+    """
+
+    def __init__(
+        self, plan: Plan, how: HowToRun, frozen: FrozenPlan, work: Work, log: EventLog, buys_first: bool
+    ) -> None:
         self._plan, self._how, self._frozen, self._work, self._log = plan, how, frozen, work, log
         self._problems: list[str] = []
         self._stopped: list[str] = []
         self._sent = self._turns = 0
+        if buys_first:
+            self._buy()
 
-    def run(self, todo: Sequence[Portion], command: Sequence[str]) -> SweepResult:
+    def run(self, command: Sequence[str]) -> SweepResult:
         """Run what is to be done, and say what came of it."""
-        runs = self._plan.runs
+        todo = self._todo(self._plan.runs)
         self._log.emit("start", **self._start_facts(todo, command))
         for note in self._plan.notes + check_lengths([portion.run for portion in todo]):
             self._log.emit("warning", text=note)
         budget = Budget(self._how.stop, sum(portion.turns for portion in todo), self._work.share)
         for group in dict.fromkeys(portion.run.engine.group for portion in todo):
             self._run_group([portion for portion in todo if portion.run.engine.group == group], budget)
-        for run in runs:
+        for run in self._plan.runs:
             # Those whose last part was stored before somebody could put them together.
             self._work.put_together(run)
-        missing = self._work.missing(runs)
+        missing = self._work.missing(self._plan.runs)
+        # What a worker on a shard has made known is for all to run: its own share of it comes with its next start.
+        self._buy()
         if missing and not self._problems and not self._stopped:
             self._problems.append(f"not finished: {', '.join(missing)}")
         stored = load_sweep(self._frozen.folder)
@@ -117,11 +124,40 @@ class _Pipeline:
         self._log.emit("end", problems=self._problems, sent=self._sent, stopped="; ".join(self._stopped))
         return SweepResult(stored, tuple(self._problems), self._sent, "; ".join(self._stopped))
 
+    def _todo(self, runs: Sequence[PlannedRun]) -> list[Portion]:
+        """What is ours of these runs and not done. Raises StoreFault for a run that a later version wrote."""
+        todo = self._work.todo(runs)
+        for portion in todo:
+            refuse_newer(self._how.output / portion.run.id)
+        return todo
+
+    def _buy(self) -> None:
+        """Take into the plan what the bills of stored debates pay for."""
+        bought = purchases(self._plan, stored_bills(self._how.output))
+        self._plan = with_purchases(self._plan, bought)
+        if [asdict(one) for one in bought] != self._frozen.record.get("bought"):
+            self._frozen = with_bought(self._frozen, self._plan, bought)
+
+    def _second_phase(self, group: str) -> list[Portion]:
+        """What a group has to do once its debates have ended: the votes that their bills pay for."""
+        known = {run.id for run in self._plan.runs}
+        self._buy()
+        todo = self._todo([run for run in self._plan.runs if run.id not in known and run.engine.group == group])
+        if todo:
+            debates, turns = sum(len(portion.items) for portion in todo), sum(portion.turns for portion in todo)
+            self._turns += turns
+            self._log.emit("more", runs=len({portion.run.id for portion in todo}), debates=debates, turns=turns)
+        return todo
+
     def _run_group(self, portions: Sequence[Portion], budget: Budget) -> None:
-        allowance = budget.share(sum(portion.turns for portion in portions))
+        turns = sum(portion.turns for portion in portions)
+        allowance, before = budget.share(turns), self._turns
+        self._turns += turns
         group = portions[0].run.engine.group
         owner = f"{self._frozen.id}-{group[:8]}{self._work.name}"
-        one = Group(portions, self._how, self._log, owner, self._work, allowance, self._turns)
+        one = Group(
+            portions, self._how, self._log, owner, self._work, allowance, before, lambda: self._second_phase(group)
+        )
         try:
             one.run()
         except (CacheFull, OSError):
@@ -133,7 +169,6 @@ class _Pipeline:
             self._log.emit("warning", text=self._problems[-1], trace=traceback.format_exc())
         finally:
             self._sent += one.sent
-            self._turns += sum(portion.turns for portion in portions)
             budget.used(one.generated)
         self._problems += one.problems
         self._stopped += [one.stopped] if one.stopped else []

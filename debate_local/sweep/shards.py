@@ -29,6 +29,11 @@ class Shard:
     split: str
     items: Slice
 
+    @property
+    def name(self) -> str:
+        """What its files are called by, such as 1a2b3c4d-0003."""
+        return f"{self.split}-{self.number:04d}"
+
     def of(self, run: PlannedRun) -> list[Item]:
         """The items of a run that are in this shard, in their order."""
         mine = set(self.items.get(run.cell.task.name, ()))

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 
 def flock(file: IO[Any], kind: int) -> bool:
     """Whether the lock is ours, or there are none here."""
@@ -62,10 +64,4 @@ def _host() -> str:
 
 def is_alive(pid: int) -> bool:
     """Whether a process of this host runs under this number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return bool(psutil.pid_exists(pid))

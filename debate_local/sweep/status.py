@@ -18,7 +18,7 @@ from .events import Event
 from .frozen import FrozenPlan, FrozenRun
 from .shards import Shard
 from .sharing import is_alive
-from .store import is_done, times_rewritten
+from .store import is_done, parts_folder
 
 State = Literal["missing", "running", "done", "stopped", "failed", "died", "silent"]
 # Workers emit two events a second once their engine is loaded; a large model may take this long to load (seconds).
@@ -46,13 +46,22 @@ class ShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """One run. items_done: those that are stored. shards: by number, those that hold items of it."""
+    """One run. items_done: those that are stored. shards: by number, those that hold items of it.
+
+    bought: it belongs to the second phase.
+    """
 
     run: str
     label: str
     items: int
     items_done: int
     shards: dict[int, State]
+    bought: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Is every item of it stored?"""
+        return self.items_done == self.items
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,12 @@ class SweepStatus:
     @property
     def done(self) -> bool:
         """Is every item of every run stored?"""
-        return all(cell.items_done == cell.items for cell in self.cells)
+        return all(cell.done for cell in self.cells)
+
+    @property
+    def first_phase_done(self) -> bool:
+        """Is all stored by whose bills the second phase goes?"""
+        return all(cell.done for cell in self.cells if not cell.bought)
 
     @property
     def turns(self) -> int:
@@ -106,7 +120,8 @@ def status(frozen: FrozenPlan) -> SweepStatus:
             turns[number] += items * run.calls
             stored[number] += items * run.calls if number in done else 0
         by_shard: dict[int, State] = {n: "done" if n in done else _unfinished(states[n].state) for n in held}
-        cells.append(CellStatus(run.id, run.label, sum(held.values()), sum(held[n] for n in done), by_shard))
+        items, items_done = sum(held.values()), sum(held[n] for n in done)
+        cells.append(CellStatus(run.id, run.label, items, items_done, by_shard, run.bought))
     return SweepStatus(frozen.id, tuple(cells), tuple(_counted(s, turns[s.number], stored[s.number]) for s in states))
 
 
@@ -150,7 +165,7 @@ def _stored_parts(folder: Path, split: str | None, shards: set[int]) -> set[int]
         return shards
     if split is None:
         return set()
-    parts = folder / "parts" / f"{split}-{times_rewritten(folder)}"
+    parts = parts_folder(folder, split)
     return {number for number in shards if (parts / f"{number:04d}" / "done").exists()} if parts.is_dir() else set()
 
 

@@ -219,7 +219,12 @@ def _is_whole(path: Path) -> bool:
 
 def part_folder(run: Path, split: str, number: int) -> Path:
     """Where shard `number` of a split writes its part of a run."""
-    return run / "parts" / f"{split}-{times_rewritten(run)}" / f"{number:04d}"
+    return parts_folder(run, split) / f"{number:04d}"
+
+
+def parts_folder(run: Path, split: str) -> Path:
+    """Where the parts of a run lie that belong to one split."""
+    return run / "parts" / f"{split}-{times_rewritten(run)}"
 
 
 def failed_requests(run: Path) -> int:
@@ -307,6 +312,15 @@ def load(path: str | os.PathLike[str]) -> Run | Sweep:
     if (folder / "sweep.json").exists():
         return load_sweep(folder)
     return load_run(folder)
+
+
+def load_one(path: str | os.PathLike[str], command: str) -> Run:
+    """The run that a command takes. Raises StoreFault for a sweep, which names its runs."""
+    stored = load(path)
+    if isinstance(stored, Sweep):
+        runs = ", ".join(str(run.folder) for run in stored.runs)
+        raise StoreFault(f"{path} is a sweep; {command} takes a run: {runs}")
+    return stored
 
 
 def load_run(folder: Path) -> Run:

@@ -27,7 +27,8 @@ def chosen_items(cell: Cell, items: Sequence[Item], note: Callable[[str], None])
     there = {item.id for item in items}
     for setting, ids in (("ids", cell.ids or ()), ("suspects", cell.suspects)):
         _refuse_unknown(setting, name, ids, there)
-    chosen = [item for item in items if cell.ids is None or item.id in cell.ids]
+    named = there if cell.ids is None else set(cell.ids)
+    chosen = [item for item in items if item.id in named]
     if cell.shuffle is not None:
         chosen.sort(key=lambda item: digest(["shuffle", cell.shuffle, item.id]))
     if cell.offset >= len(chosen):

@@ -55,12 +55,12 @@ class Work:
         if not self._mine:
             return ""
         more = f"+{len(self._mine) - 1}" if len(self._mine) > 1 else ""
-        return f"-{self._mine[0].split}-{self._mine[0].number:04d}{more}"
+        return f"-{self._mine[0].name}{more}"
 
     @property
     def locks(self) -> list[str]:
         """The names of the locks that this share needs: one a shard, or that of the whole sweep."""
-        return [f"-{shard.split}-{shard.number:04d}" for shard in self._mine] or [""]
+        return [f"-{shard.name}" for shard in self._mine] or [""]
 
     @property
     def numbers(self) -> list[int]:

@@ -40,6 +40,10 @@ class BracketsReader:
         """See `words.read_brackets`."""
         return words.read_brackets(text, item.question.rpartition("Input:")[2])
 
+    def stated(self, gold: str, item: Item) -> str:
+        """After `Answer:`."""
+        return f"Answer: {gold}"
+
     def same(self, a: Answer, b: Answer) -> bool:
         """Are both the same brackets?"""
         return not a.missing and a.key == b.key

@@ -101,6 +101,10 @@ class CiarReader:
             return answer
         return Answer(f"{answer.value}%", canonical(Fraction(answer.key) / 100), answer.rule, answer.span)
 
+    def stated(self, gold: str, item: Item) -> str:
+        """In a box."""
+        return f"\\boxed{{{gold}}}"
+
     def same(self, a: Answer, b: Answer) -> bool:
         """Exactly the same value."""
         return not a.missing and a.key == b.key

@@ -60,7 +60,7 @@ def follow(name: str, sweep: Path, log: Path, ended: threading.Event) -> None:
     make = getattr(importlib.import_module(f"debate_local.trackers.{name}"), name)
     tracker: Tracker = make(_start(sweep.name, record, first), folder)
     ledger = Ledger(folder, f"{name} {tracker.destination}")
-    teller = _Teller(tracker, ledger, output, {cell["run"]: cell for cell in record["cells"]}, _Pace(first))
+    teller = _Teller(tracker, ledger, sweep, _Pace(first))
     for event in others:
         teller.see(event)
     teller.tell_stored()
@@ -89,10 +89,9 @@ def _start(sweep: str, record: Mapping[str, Any], event: Event) -> Start:
 class _Teller:
     """Gathers what events say, and tells it when asked to."""
 
-    def __init__(
-        self, tracker: Tracker, ledger: Ledger, output: Path, entries: Mapping[str, Mapping[str, Any]], pace: "_Pace"
-    ) -> None:
-        self._tracker, self._ledger, self._output, self._entries, self._pace = tracker, ledger, output, entries, pace
+    def __init__(self, tracker: Tracker, ledger: Ledger, sweep: Path, pace: "_Pace") -> None:
+        self._tracker, self._ledger, self._sweep, self._pace = tracker, ledger, sweep, pace
+        self._output = root_of(sweep)
         self._waiting: dict[str, None] = {}
         # Until the log says otherwise: one that is cut off ended badly.
         self._failed = True
@@ -101,6 +100,8 @@ class _Teller:
         """Take an event in."""
         if event["event"] in ("progress", "engine"):
             self._pace.see(event)
+        elif event["event"] == "more":
+            self._pace.more(event)
         elif event["event"] == "run_end":
             self._waiting[event["run"]] = None
         elif event["event"] == "end":
@@ -117,16 +118,21 @@ class _Teller:
 
     def tell_stored(self) -> None:
         """All runs that are done, whoever did them."""
-        for run in self._entries:
+        for run in self._entries():
             if not self._ledger.knows(self._output / run) and is_done(self._output / run):
                 self._tell_run(run)
+
+    def _entries(self) -> Mapping[str, Mapping[str, Any]]:
+        """The sweep's cells by run, as they stand: a second phase brings more."""
+        record = json.loads((self._sweep / "sweep.json").read_text(encoding="utf-8"))
+        return {cell["run"]: cell for cell in record["cells"]}
 
     def _tell_run(self, run: str) -> None:
         with self._ledger.claimed(self._output / run) as mine:
             if not mine:
                 return
             try:
-                result = told(self._output / run, self._entries[run])
+                result = told(self._output / run, self._entries()[run])
             except StoreFault as error:
                 print(error, flush=True)
                 return
@@ -158,6 +164,10 @@ class _Pace:
         self._totals = {name: self._before[name] + event[name] for name in _COUNTED}
         if event["event"] == "engine":
             self._before = self._totals
+
+    def more(self, event: Event) -> None:
+        """Further turns are to come."""
+        self._all_turns += event["turns"]
 
     def numbers(self) -> dict[str, float] | None:
         """What is to be told of the progress since it was last asked for; None when there was none."""

@@ -1,5 +1,6 @@
 """The scheduler: order, memory, faults and endings. Run: pytest tests/core/test_scheduler.py"""
 
+import itertools
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -143,12 +144,11 @@ def test_an_empty_yield_and_a_repeated_id_are_named(debate: Talk, says: str) -> 
 
 
 @SCHEDULES
-def test_stopping_finishes_what_has_begun_and_begins_nothing(schedule: str) -> None:
+def test_debates_that_end_early_in_coming_are_finished(schedule: str) -> None:
     engine = LateEngine(echo)
     outcomes: list[Outcome[list[str]]] = []
-    for outcome in drive(
-        [talk(f"d{n}") for n in range(100)], engine, schedule=schedule, max_live=10, stopping=lambda: bool(outcomes)
-    ):
+    coming = itertools.takewhile(lambda _: not outcomes, (talk(f"d{n}") for n in range(100)))
+    for outcome in drive(coming, engine, schedule=schedule, max_live=10):
         outcomes.append(outcome)
     begun = {asked.id.split("/")[0] for asked in engine.requests}
     assert [outcome.result for outcome in outcomes] == [expected(f"d{n}") for n in range(len(outcomes))]

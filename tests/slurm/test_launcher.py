@@ -17,7 +17,7 @@ from tests.sweep.test_run import assert_equal_tables
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
-SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.agents=2,3"]
+SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.agents=2,3", "max_samples=0"]
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.time=5", "hydra.launcher.signal_seconds=30"]
 
 
@@ -70,6 +70,36 @@ def test_an_array_that_is_throttled_and_disturbed_stores_what_one_process_stores
     assert len(logs) == 2 and any("SIGUSR2" in log.read_text() for log in logs)
     assert main(["status", str(folder)]) == 0
     assert "4 done" in capsys.readouterr().out
+
+
+def test_a_second_array_waits_for_the_first_and_asks_what_the_debates_tokens_pay_for(
+    on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = debate_local.run([*SWEEP, "max_samples=20", f"output={tmp_path / 'whole'}"], multirun=True)
+    output = tmp_path / "runs"
+    command = ["run", "-m", *SWEEP, *SLURM, "max_samples=20", f"output={output}", "hydra.launcher.shards=2"]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    first, second = re.findall(r"job (\d+)", told)
+    assert f"scancel {first} {second}" in told
+    on_slurm.until(lambda: not _of(first, on_slurm.squeue()) and not _of(second, on_slurm.squeue()), "both ends", 240)
+    assert {task.state for job in (first, second) for task in on_slurm.tasks(job).values()} == {"COMPLETED"}
+    (folder,) = output.glob("sweeps/*")
+    assert_equal_tables(whole, load_sweep(folder))
+    assert status(read_frozen(folder)).done
+
+
+def test_a_second_array_is_dropped_with_the_first(
+    on_slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = ["engine.latency=2", "max_live=1", "hydra.launcher.shards=2", "max_samples=20"]
+    assert main(["run", "-m", *SWEEP, *SLURM, *slow, f"output={tmp_path}"]) == 0
+    first, second = re.findall(r"job (\d+)", capsys.readouterr().out)
+    on_slurm.until(lambda: "RUNNING" in on_slurm.squeue().values(), "a task that runs")
+    on_slurm.run("scancel", first)
+    on_slurm.until(lambda: not _of(first, on_slurm.squeue()) and not _of(second, on_slurm.squeue()), "both ends", 240)
+    (folder,) = tmp_path.glob("sweeps/*")
+    assert not status(read_frozen(folder)).first_phase_done
 
 
 def _of(job: str, queue: dict[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from tests.sweep.test_run import assert_equal_tables
 
 pytestmark = pytest.mark.slow
 
-SWEEP = ["engine=scripted", "task=arithmetic", "limit=8", "protocol.agents=2,3"]
+SWEEP = ["engine=scripted", "task=arithmetic", "limit=8", "protocol.agents=2,3", "max_samples=0"]
 LOCAL = ["hydra/launcher=local", "hydra.launcher.workers=2"]
 
 

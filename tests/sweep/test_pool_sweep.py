@@ -21,7 +21,7 @@ from tests.sweep.test_run import assert_equal_tables, sent
 
 pytestmark = pytest.mark.slow
 
-BASE = ["engine=scripted", "task=arithmetic", "task.items=40", "limit=6"]
+BASE = ["engine=scripted", "task=arithmetic", "task.items=40", "limit=6", "max_samples=0"]
 TWO = ["engine.models.a={seed: 1}", "engine.models.b={seed: 2, accuracy: 0.9}"]
 BOTH = "cast=[{model: a}, {model: b}]"
 

@@ -17,7 +17,7 @@ from tests.sweep.test_run import assert_equal_tables, sent
 
 pytestmark = pytest.mark.slow
 
-SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.rounds=1,2"]
+SWEEP = ["engine=scripted", "task=arithmetic", "limit=12", "protocol.rounds=1,2", "max_samples=0"]
 
 
 def with_failures(output: Path) -> Sweep:

@@ -48,7 +48,7 @@ def test_agents_by_rounds_sends_each_distinct_request_once(tmp_path: Path) -> No
 
 
 def test_each_debate_brings_its_controls_once(tmp_path: Path) -> None:
-    sweep = run(tmp_path, "limit=5", "protocol.rounds=1,2")
+    sweep = run(tmp_path, "limit=5", "protocol.rounds=1,2", "max_samples=0")
     roles = {(control, of.rpartition("-")[0]): cell.run.label for cell in sweep.cells for control, of in cell.controls}
     one, two = (f"arithmetic-debate-agents-3-rounds-{r}-t1" for r in (1, 2))
     assert roles == {

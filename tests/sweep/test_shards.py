@@ -23,7 +23,14 @@ from debate_local.sweep.store import Sweep, load_sweep
 
 pytestmark = pytest.mark.slow
 
-SWEEP = ["engine=scripted", "task=arithmetic", "limit=10", "protocol.agents=2,3", "sampling.temperature=0.3,1.0"]
+SWEEP = [
+    "engine=scripted",
+    "task=arithmetic",
+    "limit=10",
+    "protocol.agents=2,3",
+    "sampling.temperature=0.3,1.0",
+    "max_samples=0",
+]
 
 
 def frozen(output: Path, shards: int, *overrides: str) -> FrozenPlan:
@@ -105,7 +112,8 @@ def test_a_long_item_weighs_more_than_a_short_one(tmp_path: Path) -> None:
 
 
 def test_cells_with_other_limits_share_their_items_shard(tmp_path: Path) -> None:
-    cells, how = compose(["engine=scripted", "task=arithmetic", "limit=2,6", f"output={tmp_path}"], multirun=True)
+    overrides = ["engine=scripted", "task=arithmetic", "limit=2,6", "max_samples=0", f"output={tmp_path}"]
+    cells, how = compose(overrides, multirun=True)
     plan = freeze(make_plan(cells), how, [], 6)
     for number in range(6):
         assert work(plan, f"{number}/6") == 0

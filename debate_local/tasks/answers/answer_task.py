@@ -44,6 +44,10 @@ class AnswerTask:
         """The answer that a reply gives."""
         return self.reader.read(text, item)
 
+    def stated(self, item: Item) -> str:
+        """A reply's last sentence that gives the item's gold as it is asked for."""
+        return self.reader.stated(item.target, item)
+
     def prefetch(self, text: str, item: Item) -> None:
         """Begin the slow part of reading a reply, where its reader has one, without waiting for it."""
         if isinstance(self.reader, ExpressionReader):

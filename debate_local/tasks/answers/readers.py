@@ -17,7 +17,8 @@ from debate_local.tasks.answers.numerals import canonical, exact_number
 class Reader(Protocol):
     """One kind of answer.
 
-    format asks for what `read` reads first. gold: a gold as its source writes it, in canonical form; None when it
+    format asks for what `read` reads first. stated: a reply's last sentence that gives a canonical gold as format asks
+    for it. gold: a gold as its source writes it, in canonical form; None when it
     cannot be read. right: whether an answer, which is not missing, is this canonical gold. values: how many answers
     can be given to an item, None when there is no end to them.
     """
@@ -26,6 +27,8 @@ class Reader(Protocol):
     def format(self) -> str: ...
 
     def read(self, text: str, item: Item) -> Answer: ...
+
+    def stated(self, gold: str, item: Item) -> str: ...
 
     def same(self, a: Answer, b: Answer) -> bool: ...
 
@@ -45,6 +48,10 @@ class NumberReader:
     def read(self, text: str, item: Item) -> Answer:
         """See `number.read_number`."""
         return number.read_number(text, item.question)
+
+    def stated(self, gold: str, item: Item) -> str:
+        """In a box."""
+        return f"\\boxed{{{gold}}}"
 
     def same(self, a: Answer, b: Answer) -> bool:
         """Are both the same number?"""
@@ -77,6 +84,10 @@ class ChoiceReader:
             return answer
         return Answer(answer.value, first_letter(item.choices, answer.key), answer.rule, answer.span)
 
+    def stated(self, gold: str, item: Item) -> str:
+        """The letter in brackets."""
+        return f"The answer is ({gold})."
+
     def same(self, a: Answer, b: Answer) -> bool:
         """Is it the same option?"""
         return choice.same_choice(a, b)
@@ -105,6 +116,10 @@ class YesNoReader:
     def read(self, text: str, item: Item) -> Answer:
         """See `yes_no.read_yes_no`."""
         return yes_no.read_yes_no(text, item.question)
+
+    def stated(self, gold: str, item: Item) -> str:
+        """One word."""
+        return f"The answer is {gold}."
 
     def same(self, a: Answer, b: Answer) -> bool:
         """Is it the same word?"""
@@ -137,6 +152,10 @@ class ExpressionReader:
         """See `expression.prefetch`."""
         expression.prefetch(text, item.question)
 
+    def stated(self, gold: str, item: Item) -> str:
+        """In a box."""
+        return f"\\boxed{{{gold}}}"
+
     def same(self, a: Answer, b: Answer) -> bool:
         """Do both mean the same?"""
         return expression.same_expression(a, b)
@@ -164,6 +183,10 @@ class WordsReader:
     def read(self, text: str, item: Item) -> Answer:
         """See `words.read_words`."""
         return words.read_words(text, item.question, self.vocabulary)
+
+    def stated(self, gold: str, item: Item) -> str:
+        """In a box."""
+        return f"\\boxed{{{gold}}}"
 
     def same(self, a: Answer, b: Answer) -> bool:
         """Are both the same words in the same order?"""
@@ -193,6 +216,10 @@ class GroupReader:
     def read(self, text: str, item: Item) -> Answer:
         """By the reader of the item's group."""
         return self.by_group[item.group].read(text, item)
+
+    def stated(self, gold: str, item: Item) -> str:
+        """By the reader of the item's group."""
+        return self.by_group[item.group].stated(gold, item)
 
     def same(self, a: Answer, b: Answer) -> bool:
         """Answers of one item have keys of one kind."""
