@@ -25,7 +25,6 @@ KINDS = {
 REPLIES = 1_000_000
 EXPRESSIONS = 5_000
 _WORDS = "first we look at what is given and then take it step by step so that nothing is left out or counted twice"
-)
 
 
 def _reasoning(draw: random.Random) -> str:
