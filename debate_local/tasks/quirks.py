@@ -115,10 +115,15 @@ class CommaIsPoint(Quirk):
     def read(self, answer: Answer, text: str, item: Item) -> Answer:
         if answer.span is None or "," not in (said := text[slice(*answer.span)]):
             return answer
-        misread = exact_number(said.replace(",", ".").strip("$ "))
+        dotted = said.replace(",", ".").replace("\N{MINUS SIGN}", "-").strip("$ ")
+        # 1.234.567 is no number to it.
+        misread = exact_number(dotted) if _ONE_POINT.fullmatch(dotted) else None
         if misread is None:
-            return Answer.none("several points, of commas")
+            return Answer.none("no number once commas are points")
         return replace(answer, value=canonical(misread), key=canonical(misread), rule=f"{answer.rule}, comma as point")
+
+
+_ONE_POINT = re.compile(r"-?\d+\.\d+")
 
 
 class LastAgentNone(_OfMMLU):
@@ -236,7 +241,7 @@ def checked(names: Sequence[str]) -> list[str]:
 
 def told(name: str) -> str:
     """What a quirk re-enacts, in one line."""
-    return (QUIRKS[name].__doc__ or "").strip()
+    return (QUIRKS[name].__doc__ or "").strip() if name in QUIRKS else "not known to this version"
 
 
 def with_quirks(task: Task, names: Sequence[str], seed: int) -> Task:
