@@ -102,7 +102,7 @@ def rescored(run: Run) -> Rescored:
     """Read and score a stored run again. Nothing is written."""
     # Whether the run's engine could be had today does not matter.
     cell = cell_of(run.record, controls=False, engine={"name": "scripted"})
-    task: Task = task_of(cell.task)
+    task = task_of(cell)
     protocol = deciding(known.load("protocol", cell.protocol.name), cell.decision)
     templates = facts_of(protocol).checked_templates(dict(run.record["templates"]))
     setting = setting_of(cell, task, templates)

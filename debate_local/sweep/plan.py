@@ -17,6 +17,7 @@ from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
 from debate_local.tasks.answers import confidence
 from debate_local.tasks.hygiene import Oddity
+from debate_local.tasks.quirks import kept_items, told
 
 from . import machine, options
 from .cells import HELPERS, agent_json, cell_json, choice_json
@@ -190,12 +191,17 @@ class _Planner:
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, self._varying)
 
     def _task(self, cell: Cell) -> PlannedTask:
-        key = digest([choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects])
+        key = digest(
+            [choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects]
+            + ([list(cell.quirks), cell.seed] if cell.quirks else [])
+        )
         if key not in self._tasks:
             with _blamed_on("task", cell.task):
-                task = task_of(cell.task)
+                task = task_of(cell)
                 items = list(task.items())
-            kept = chosen_items(cell, items, self._note)
+            kept = kept_items(task, chosen_items(cell, items, self._note))
+            for name in cell.quirks:
+                self._note(f"task {cell.task.name!r} with quirk {name}, as in released code. {told(name)}")
             check_items(cell.task.name, kept)
             with _blamed_on("task", cell.task):
                 asked = digest([task.ask(item) for item in kept])
@@ -248,6 +254,8 @@ def _ingredients(cell: Cell, templates: Mapping[str, str], task: PlannedTask, en
         "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
         "decision": cell.decision,
         "seed": cell.seed,
+        # Only where there are some, so that they take nothing from the identity of other runs.
+        **({"quirks": list(cell.quirks)} if cell.quirks else {}),
     }
 
 

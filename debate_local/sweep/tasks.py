@@ -1,4 +1,4 @@
-"""From the choice of a task to the task itself, with examples before each question when `task.shots` asks for some."""
+"""From a cell to its task: with the quirks that it names, and examples before each question where they are asked for."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -6,20 +6,20 @@ from typing import Any
 
 from debate_local.core.task import Task
 from debate_local.tasks.few_shot import FewShot
+from debate_local.tasks.quirks import with_quirks
 
 from . import options
-from .config import Choice
+from .config import Cell
 from .options import SHOT_OPTIONS
 
 
-def task_of(choice: Choice) -> Task:
-    """Load it. Raises the task's own ValueError, or one that says why there are no examples."""
-    function = options.load("task", choice.name)
+def task_of(cell: Cell) -> Task:
+    """Load a cell's task. Raises the task's own ValueError, or one that says why a quirk or examples cannot be."""
+    choice, function = cell.task, options.load("task", cell.task.name)
     if options.options("task", choice.name).get("shots") is not SHOT_OPTIONS["shots"]:
-        made: Task = function(**choice.options)
-        return made
+        return with_quirks(function(**choice.options), cell.quirks, cell.seed)
     own = {key: value for key, value in choice.options.items() if key not in SHOT_OPTIONS}
-    task: Task = function(**own)
+    task = with_quirks(function(**own), cell.quirks, cell.seed)
     shots = choice.options["shots"]
     if shots < 0:
         raise ValueError(f"task.shots must be 0 or more, got {shots}")
