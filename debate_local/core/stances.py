@@ -33,6 +33,17 @@ def read_stances(text: str, groups: int) -> Stances:
     return Stances(tuple(next(iter(words)) if len(words) == 1 else "" for words in each), tuple(spans))
 
 
+def with_answers(text: str, answers: Sequence[str]) -> str:
+    """The text with each `Group 2` in it told by that group's answer: the next prompt's groups are others."""
+
+    def told(found: re.Match[str]) -> str:
+        number = int(found["number"])
+        return f"the answer {answers[number - 1]}" if 1 <= number <= len(answers) else found[0]
+
+    return _NAMED.sub(told, text)
+
+
+_NAMED = re.compile(r"\bgroup[ \t]?(?P<number>\d{1,3})\b", re.IGNORECASE)
 _LINE = re.compile(
     r"^(?:[^\w\n]|_){0,12}group(?:[^\w\n]|_){0,6}(?P<number>\d{1,3})(?:[^\w\n]|_){1,12}(?P<rest>\S.*)$",
     re.IGNORECASE | re.MULTILINE,

@@ -38,25 +38,24 @@ from debate_local.core.peers import Voice
 from debate_local.core.protocol import protocol
 from debate_local.core.samples import Samples
 from debate_local.core.setting import Setting
-from debate_local.core.stances import FORMAT, read_stances
+from debate_local.core.stances import FORMAT, read_stances, with_answers
 from debate_local.core.transcript import Debate, Decision, Item, Transcript, Turn
 from debate_local.core.voting import agree, decide, majority, votes_of
 
 DISCUSS = """\
-The question:
-
 {{ question }}
 
-{% if replies > 1 %}
-{{ replies }} agents have answered it, and you are one of them. Their answers in groups, each with all explanations \
-given for it{% if confidence %}, and how sure those who gave it say they are, from 0 to 1{% endif %}:
+{% if agents > 1 %}
+{{ agents }} agents, you among them, were asked this. Their answers in groups{% if fewer %}, of which the largest are \
+shown{% endif %}, each with all explanations given for it{% if confidence %}, and how sure those who gave it say they \
+are, from 0 to 1{% endif %}:
 {% else %}
 You have answered it before. Your answer, with your explanation{% if confidence %} and how sure you said you were, \
 from 0 to 1{% endif %}:
 {% endif %}
 {% for group in groups %}
 
-Group {{ loop.index }}: the answer {{ group.answer }}, given by {{ group.voices | length }} of {{ replies }}
+Group {{ loop.index }}: the answer {{ group.answer }}, given by {{ group.voices | length }} of {{ agents }}
 {% for voice in group.voices %}
 
 Explanation{% if confidence %} (confidence: {{ voice.confidence }}){% endif %}:
@@ -115,10 +114,15 @@ def _reflect(rounds: int, topology: str, **o: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What lies before an agent: the voices of each group that is shown, and those whose answer cannot be read."""
+    """What lies before an agent: the voices of each group that is shown, and those whose answer cannot be read.
+
+    agents: how many were asked. fewer: there are groups that are not shown.
+    """
 
     groups: tuple[tuple[Voice, ...], ...]
     unread: tuple[Voice, ...]
+    agents: int
+    fewer: bool
 
     @property
     def voices(self) -> tuple[Voice, ...]:
@@ -134,7 +138,8 @@ class _Table:
             question=item.question,
             groups=groups,
             unread=[_shown(voice) for voice in self.unread],
-            replies=len(self.voices),
+            agents=self.agents,
+            fewer=self.fewer,
             confidence=setting.asks_confidence,
             stances=FORMAT,
         )
@@ -150,21 +155,28 @@ class _Table:
         return replace(turn, stances=tuple(zip(keys, stances.words, strict=True)))
 
 
+def _voice(turn: Turn) -> Voice:
+    """What a turn says, the groups that it speaks of told by their answers: those of this round are others."""
+    voice = Voice.of(turn)
+    return replace(voice, text=with_answers(voice.text, [key for key, _ in turn.stances or ()]))
+
+
 def _shown(voice: Voice) -> dict[str, str]:
     return {"text": voice.text, "confidence": voice.confidence or "not stated"}
 
 
 def _table(turns: Sequence[Turn], most: int | None, grouped: bool) -> _Table:
     """The replies of a round: the largest group first, of equal ones that of the earliest agent."""
-    voices = [voice for turn in turns if (voice := Voice.of(turn)).speaks]
+    voices = [voice for turn in turns if (voice := _voice(turn)).speaks]
     by_answer: dict[str | int, list[Voice]] = {}
     for place, voice in enumerate(voices):
         if voice.answer.key is not None:
             by_answer.setdefault(voice.answer.key if grouped else place, []).append(voice)
     # Sorting is stable.
-    groups = sorted(by_answer.values(), key=lambda group: -len(group))[:most]
+    groups = sorted(by_answer.values(), key=lambda group: -len(group))
     unread = [voice for voice in voices if voice.answer.missing and most is None]
-    return _Table(tuple(map(tuple, groups)), tuple(unread))
+    shown = tuple(map(tuple, groups[:most]))
+    return _Table(shown, tuple(unread), len(turns), fewer=len(shown) < len(groups))
 
 
 def _all_agree(last: Sequence[Turn]) -> bool:
@@ -184,7 +196,7 @@ def _decided(turns: Sequence[Turn], last: Sequence[Turn], confidence: Confidence
     calls=lambda agents, rounds, **_: agents * rounds,
     agents=lambda agents, **_: agents,
     templates={
-        "discuss": (DISCUSS, "question groups unread replies confidence stances"),
+        "discuss": (DISCUSS, "question groups unread agents fewer confidence stances"),
         **OPENING_TEMPLATES,
         **SAMPLES_TEMPLATES,
     },
