@@ -24,14 +24,14 @@ class Opening:
     cot: zero-shot chain of thought (Du et al. 2023 debate on top of it; the trigger is ours). evidence: which of the
     item's evidence is shown: all, what is marked correct or wrong, or as much of both (mixed), in turn. evidence_parts:
     None shows it to everybody; n deals it out, and agent i reads part i mod n. samples, shots: which samples are put
-    before it, and how many of each other member (Chen et al. 2024: convincing, 4; see core/samples.py).
+    before it, and how many of each other member, None for all (Chen et al. 2024: convincing, 4; see core/samples.py).
     """
 
     cot: bool = False
     evidence: Shown = "none"
     evidence_parts: int | None = None
     samples: Samples = "none"
-    shots: int = 4
+    shots: int | None = None
 
     def text(self, item: Item, setting: Setting, agent: int) -> str:
         """The first prompt of one agent."""
@@ -103,7 +103,7 @@ def check_opening(evidence: str, evidence_parts: int | None, least_parts: int = 
         )
 
 
-def check_shown(setting: Setting, samples: Samples, shots: int) -> None:
+def check_shown(setting: Setting, samples: Samples, shots: int | None) -> None:
     """Raise ValueError where there are too few samples to show."""
     check_samples(setting.models, setting.samples, samples, shots)
 

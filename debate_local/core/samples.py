@@ -36,8 +36,10 @@ class Sample:
     explanation: str
 
 
-def shown_to(agent: int, models: Sequence[str], samples: Sequence[Sample], kind: Samples, shots: int) -> list[Sample]:
-    """The samples that an agent is shown: so many of each other member. models: the cast's, by place."""
+def shown_to(
+    agent: int, models: Sequence[str], samples: Sequence[Sample], kind: Samples, shots: int | None
+) -> list[Sample]:
+    """The samples that an agent is shown: so many of each other member, None for all. models: the cast's, by place."""
     place = agent % len(models)
     others = [model for other, model in enumerate(models) if other != place] or list(models)
     return [
@@ -55,18 +57,18 @@ def usable(item: Item, task: Task) -> bool:
     return answer.missing or task.score(answer, item) < 1.0
 
 
-def check_samples(models: Sequence[str], samples: Sequence[Sample], kind: Samples, shots: int) -> None:
+def check_samples(models: Sequence[str], samples: Sequence[Sample], kind: Samples, shots: int | None) -> None:
     """Raise ValueError where samples are to be shown and there are too few of a model."""
-    if shots < 1:
-        raise ValueError(f"protocol.shots must be at least 1, got {shots}; for no samples at all choose none")
+    if shots is not None and shots < 1:
+        raise ValueError(f"protocol.shots must be at least 1, or null for all; got {shots}. For no samples choose none")
     if kind == "none":
         return
     if not samples:
         raise ValueError(f"{kind} samples are to be shown, and there are none: {HOW_TO_MAKE}")
     for model in dict.fromkeys(models):
         count = sum((one.kind, one.model) == (kind, model) for one in samples)
-        if count < shots:
+        if count < (shots or 1):
             raise ValueError(
-                f"{shots} {kind} samples of each model are to be shown, and of model {model!r} there are {count}: "
-                f"lower protocol.shots, or {HOW_TO_MAKE}"
+                f"{shots or 'some'} {kind} samples of each model are to be shown, and of model {model!r} there are "
+                f"{count}: lower protocol.shots, or {HOW_TO_MAKE}"
             )

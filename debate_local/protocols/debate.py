@@ -189,7 +189,7 @@ def debate(
     evidence: Shown = "none",
     evidence_parts: int | None = None,
     samples: Samples = "none",
-    shots: int = 4,
+    shots: int | None = None,
 ) -> Debate:
     """Hold one debate. Personas, models and sampling by agent are the cast's; other decisions are `decision=`.
 
@@ -221,7 +221,7 @@ def debate(
     evidence, evidence_parts: which of the item's evidence the first prompts show, and to whom: null to everybody, 0
       dealt out among the agents, n dealt out in n parts (overview article: shared evidence).
     samples, shots: which samples first prompts begin with, and how many of each other member of the cast (Chen et al.
-      2024: convincing, 4, put into debate too); see core/samples.py.
+      2024: convincing, 4, put into debate too); null: all that the file has. See core/samples.py.
     """
     setting = asking(setting, confidence)
     seed = derive_seed(setting.seed, item.id, -1, 0, "topology")

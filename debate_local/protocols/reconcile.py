@@ -32,7 +32,6 @@ from debate_local.core.opening import (
     check_shown,
     independent,
     samples_alone,
-    zero_shot,
 )
 from debate_local.core.peers import Voice
 from debate_local.core.protocol import protocol
@@ -93,7 +92,7 @@ def _check(agents: int, rounds: int, groups: int | None, grouped: bool, **_: Any
         raise ValueError(f"protocol.groups={groups} shows the largest groups, and protocol.grouped=false makes none")
 
 
-def _suits(setting: Setting, agents: int, samples: Samples, shots: int, **_: Any) -> None:
+def _suits(setting: Setting, agents: int, samples: Samples, shots: int | None, **_: Any) -> None:
     if len(setting.cast) > agents:
         raise ValueError(
             f"the cast has {len(setting.cast)} members and the debate {agents} agents: some would never speak. Give as "
@@ -205,7 +204,8 @@ def _decided(turns: Sequence[Turn], last: Sequence[Turn], confidence: Confidence
     alone=_alone,
     reflect=_reflect,
     samples=lambda samples, **_: samples,
-    zero_shot=lambda **o: zero_shot(o),
+    # Round 0 asks for a confidence, and may show samples.
+    zero_shot=lambda **_: {"cot": True},
 )
 def reconcile(
     item: Item,
@@ -214,7 +214,7 @@ def reconcile(
     agents: int = 3,
     rounds: int = 4,
     samples: Samples = "none",
-    shots: int = 4,
+    shots: int | None = None,
     groups: int | None = None,
     grouped: bool = True,
     cot: bool = True,
@@ -226,7 +226,7 @@ def reconcile(
 
     agents, rounds: how many answer, and how often at most, round 0 included (Chen et al.: 3, and 4 at most).
     samples, shots: which samples each prompt begins with, and how many of each other member of the cast (Chen et al.:
-      convincing, 4): they are read from the file that `convincing=` names.
+      convincing, 4): they are read from the file that `convincing=` names; null: all that it has.
     groups: so many of the largest groups are shown (released code: 2); null: all, and what could not be read.
     grouped: false shows each answer by itself, in agent order, for comparison.
     cot: first prompts ask to think step by step (Chen et al. do).

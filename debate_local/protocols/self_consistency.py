@@ -30,7 +30,7 @@ def _check(samples: int, evidence: str, evidence_parts: int | None, **_: object)
     check_opening(evidence, evidence_parts)
 
 
-def _suits(setting: Setting, evidence: Shown, convincing: Samples, shots: int, **_: object) -> None:
+def _suits(setting: Setting, evidence: Shown, convincing: Samples, shots: int | None, **_: object) -> None:
     check_evidence(setting, evidence)
     check_shown(setting, convincing, shots)
 
@@ -54,7 +54,7 @@ def self_consistency(
     evidence: Shown = "none",
     evidence_parts: int | None = None,
     convincing: Samples = "none",
-    shots: int = 4,
+    shots: int | None = None,
 ) -> Debate:
     """samples: how many independent answers are voted on.
 

@@ -22,6 +22,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     flat |= {name: agent and digest(agent_json(agent))[:4] for name in HELPERS for agent in [getattr(cell, name)]}
     flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
     flat |= {"shuffle": cell.shuffle, "ids": cell.ids and digest(sorted(cell.ids))[:4]}
+    flat["convincing"] = cell.convincing and cell.convincing.hash[:4]
     flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
     flat["model"] = "+".join(dict.fromkeys(agent.model for agent in cell.cast))
     if len(cell.cast) > 1 or cell.cast[0].persona:

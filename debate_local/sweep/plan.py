@@ -26,6 +26,7 @@ from .engines import maker
 from .labels import label as label_of
 from .labels import slug, varying_settings
 from .options import OptionFault
+from .samples import check_samples_of
 from .sources import model_sources
 from .store import rows_hash
 from .subset import chosen_items, oddities_of
@@ -151,12 +152,12 @@ class _Planner:
             )
         if not (cell.controls and run.facts.controls):
             return
-        for name, protocol in _controls(run, self._note):
+        for name, protocol, cast in [*_controls(run, self._note), *_zero_shot(run)]:
             decision = decision_of_control(cell, name)
             known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
             templates = {key: text for key, text in cell.templates.items() if key in known}
-            changed = replace(cell, protocol=protocol, templates=templates, decision=decision)
-            control = self._add(changed, asked=False)
+            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, cast=cast)
+            control = self._add(changed, asked=False, told=() if cast == cell.cast else ("model", "cast"))
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
 
@@ -164,13 +165,14 @@ class _Planner:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _add(self, cell: Cell, asked: bool) -> PlannedRun:
-        run = self._resolve(cell, asked)
+    def _add(self, cell: Cell, asked: bool, told: Sequence[str] = ()) -> PlannedRun:
+        """Plan a cell. told: what its label says beside what varies between the cells that were asked for."""
+        run = self._resolve(cell, asked, {*self._varying, *told})
         known = self.runs.setdefault(run.id, run)
         known.asked |= asked
         return known
 
-    def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
+    def _resolve(self, cell: Cell, asked: bool, varying: set[str]) -> PlannedRun:
         function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
         facts = facts_of(function)
         with _blamed_on("protocol", cell.protocol):
@@ -179,6 +181,12 @@ class _Planner:
         with _blamed_on("prompt of protocol", cell.protocol):
             templates = facts.checked_templates(cell.templates)
         task, engine = self._task(cell), self._engine(cell)
+        if facts.samples(**cell.protocol.options) == "none":
+            # What is not shown is no part of this run.
+            cell = replace(cell, convincing=None)
+        if cell.convincing is not None:
+            with _blamed_on("convincing samples for protocol", cell.protocol):
+                check_samples_of(cell.convincing, task.task.name, task.items, engine.identities)
         for note in check_cast(cell, engine.engine):
             self._note(note)
         if not engine.engine.limits.seed and any(not agent.sampling.greedy for agent in cell.cast):
@@ -204,9 +212,10 @@ class _Planner:
             "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
             "decision": cell.decision,
             "seed": cell.seed,
+            **({} if cell.convincing is None else {"convincing": cell.convincing.hash}),
         }
         run_id = slug(cell, digest(ingredients)[:8])
-        label = label_of(cell, self._varying)
+        label = label_of(cell, varying)
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
@@ -244,12 +253,13 @@ def _agents_start_identical(run: PlannedRun) -> bool:
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
     """What the cell's debates are given beside their items."""
     reader = ConfidenceReader(confidence.FORMAT, confidence.read_confidence)
-    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader)
+    samples = () if cell.convincing is None else cell.convincing.samples
+    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader, samples=samples)
 
 
 def decision_of_control(cell: Cell, control: str) -> str | None:
     """The cell's own decision where it would be fair; a vote without debate is decided without asking anybody."""
-    if control == "single":
+    if control in ("single", "zero_shot"):
         return None
     asks = cell.decision in ASKED or cell.decision == "none"
     return None if asks and control != "reflect" else cell.decision
@@ -270,8 +280,8 @@ def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
     return Choice("self_consistency", options.check("protocol", "self_consistency", {"samples": samples, **asked}))
 
 
-def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
-    """The cells that a debate must beat at equal cost (law 7)."""
+def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice, tuple[Agent, ...]]]:
+    """The cells that a debate must beat at equal cost (law 7): name, protocol, cast."""
     protocol, chosen = run.cell.protocol, []
     alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
     asked = run.facts.alone(**protocol.options)
@@ -287,4 +297,15 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
     elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
         checked = options.check("protocol", protocol.name, alone_options)
         chosen.append(("reflect", Choice(protocol.name, checked)))
-    return chosen
+    return [(name, choice, run.cell.cast) for name, choice in chosen]
+
+
+def _zero_shot(run: PlannedRun) -> list[tuple[str, Choice, tuple[Agent, ...]]]:
+    """Each member of the cast alone, asked the question only, where round 0 asks or shows more: one cell a member."""
+    alone = run.facts.zero_shot(**run.cell.protocol.options)
+    if alone is None:
+        return []
+    choice = Choice("single", options.check("protocol", "single", alone))
+    cast = run.cell.cast
+    distinct = [member for place, member in enumerate(cast) if member not in cast[:place]]
+    return [("zero_shot", choice, (member,)) for member in distinct]

@@ -80,6 +80,7 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "answer_end": ("int32", "... to (exclusive)"),
     "score": ("double", "the score of this answer"),
     "confidence": ("double", "how sure it says it is, 0 to 1; null: not asked, or not to be read"),
+    "stances": ("string", 'JSON: [[answer key, "agree", "disagree" or ""], ...], "" not to be read; null: not asked'),
     "answer_logprob": ("double", "mean natural log-probability of the answer's tokens; null when not known"),
     "trapped": ("bool", "the answer is the item's trap, its tempting wrong answer; null: the item has none"),
     "finish_reason": ("string", "stop, length, too_long, error"),
