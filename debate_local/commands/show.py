@@ -255,7 +255,9 @@ def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompt
     heard = ", ".join(f"agent {int(a) + 1} (round {r})" for a, r in (h.split(".") for h in turn["heard"]))
     # A judge is nobody of the cast.
     who = f"agent {turn['agent'] + 1}" if turn["agent"] >= 0 else "helper"
-    head = who + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
+    marks = [word for word in (turn["role"] if turn["role"] != "debater" else "", turn["step"]) if word]
+    marks += [f"the {turn['side']} side"] if turn.get("side") else []
+    head = who + (f" [{', '.join(dict.fromkeys(marks))}]" if marks else "")
     console.print(Text(head, style="bold cyan"), Text(f"  heard: {heard or 'nobody'}", style="dim"))
     if prompts:
         if turn["history"]:

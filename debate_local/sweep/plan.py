@@ -273,7 +273,9 @@ def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
 def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
     """The cells that a debate must beat at equal cost (law 7)."""
     protocol, chosen = run.cell.protocol, []
-    alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
+    # Without independent answers of its own, as many agents alone as debate: all models of the cast are in the mean.
+    count = run.facts.agents or run.facts.voters
+    alone = count(**protocol.options) if count else 1
     asked = run.facts.alone(**protocol.options)
     chosen.append(("single", Choice("single", options.check("protocol", "single", {"agents": alone, **asked}))))
     if not run.task.task.votable:
@@ -285,6 +287,8 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
     if run.facts.reflect is None:
         note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
     elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
-        checked = options.check("protocol", protocol.name, alone_options)
-        chosen.append(("reflect", Choice(protocol.name, checked)))
+        # Where debaters have no reply of their own to check, another protocol stands for them.
+        name = str(alone_options.get("name", protocol.name))
+        given = {key: value for key, value in alone_options.items() if key != "name"}
+        chosen.append(("reflect", Choice(name, options.check("protocol", name, given))))
     return chosen
