@@ -24,6 +24,7 @@ Where this is not the paper or its released code, on purpose:
 - Without the break the extractive judge decides, always; what the judge would have said is stored.
 - The third side (alternative) and the fourth (sceptic), and what they stand for, are ours: it is not stated.
 - A given base answer is the affirmative's own model's, asked for alone as `single` asks: one request for both.
+- The meta prompt names the limit, as the paper has it; so debates with other limits share no request.
 - The code's temperature 0 is not built in: it is `sampling.temperature` (conf/experiment/liang2024.yaml sets it).
 """
 

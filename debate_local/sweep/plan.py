@@ -20,7 +20,7 @@ from debate_local.tasks.hygiene import Oddity
 
 from . import machine, options
 from .cells import HELPERS, agent_json, cell_json, choice_json
-from .checks import check_cast, check_items, rehearse
+from .checks import check_cast, check_items, notes_on_models, rehearse
 from .config import Cell, Choice
 from .engines import maker
 from .labels import label as label_of
@@ -149,6 +149,8 @@ class _Planner:
                 f"{run.label}: temperature 0 and a cast of one: all agents start with the same answer, and only one "
                 "request is sent for them. Give the cast personas, models or another temperature"
             )
+        for note in notes_on_models(run):
+            self._note(f"{run.label}: {note}")
         if not (cell.controls and run.facts.controls):
             return
         for name, protocol in _controls(run, self._note):
