@@ -17,6 +17,7 @@ from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
+from debate_local.tasks import quirks
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -60,6 +61,8 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
         console.print(_table(part, summaries))
         for line in _counts(summaries):
             console.print(f"[yellow]{escape(line)}[/]")
+        for line in _quirks(part):
+            console.print(f"[yellow]{escape(line)}[/]", highlight=False)
         for line in _special(summaries):
             console.print(escape(line), highlight=False)
         if (found := verdict(part)) is not None:
@@ -155,6 +158,12 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
             worst = max(counts, key=lambda label: counts[label])
             lines.append(f"{sum(counts.values())} {what}, most in: {worst} ({counts[worst]})")
     return lines
+
+
+def _quirks(sweep: Sweep) -> list[str]:
+    """What the quirks in a table's cells re-enact, one a line."""
+    names = dict.fromkeys(name for cell in sweep.cells for name in cell.run.record.get("quirks") or ())
+    return [f"with a fault of released code, {name}: {quirks.told(name)}" for name in names]
 
 
 def _special(summaries: list[CellSummary]) -> list[str]:

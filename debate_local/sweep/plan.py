@@ -17,6 +17,7 @@ from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
 from debate_local.tasks.answers import confidence
 from debate_local.tasks.hygiene import Oddity
+from debate_local.tasks.quirks import kept_items, told, with_quirks
 
 from . import machine, options
 from .cells import HELPERS, agent_json, cell_json, choice_json
@@ -206,18 +207,25 @@ class _Planner:
             "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
             "decision": cell.decision,
             "seed": cell.seed,
+            # Only where there are some, so that they take nothing from the identity of other runs.
+            **({"quirks": list(cell.quirks)} if cell.quirks else {}),
         }
         run_id = slug(cell, digest(ingredients)[:8])
         label = label_of(cell, self._varying)
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
-        key = digest([choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects])
+        key = digest(
+            [choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects]
+            + ([list(cell.quirks), cell.seed] if cell.quirks else [])
+        )
         if key not in self._tasks:
             with _blamed_on("task", cell.task):
-                task: Task = options.load("task", cell.task.name)(**cell.task.options)
+                task = task_of(cell)
                 items = list(task.items())
-            kept = chosen_items(cell, items, self._note)
+            kept = kept_items(task, chosen_items(cell, items, self._note))
+            for name in cell.quirks:
+                self._note(f"task {cell.task.name!r} with quirk {name}, as in released code. {told(name)}")
             check_items(cell.task.name, kept)
             with _blamed_on("task", cell.task):
                 asked = digest([task.ask(item) for item in kept])
@@ -241,6 +249,11 @@ class _Planner:
 def _agents_start_identical(run: PlannedRun) -> bool:
     agents = run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1
     return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
+
+
+def task_of(cell: Cell) -> Task:
+    """The cell's task, loaded, with its quirks. Raises what the task raises, ValueError for quirks that do not suit."""
+    return with_quirks(options.load("task", cell.task.name)(**cell.task.options), cell.quirks, cell.seed)
 
 
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
