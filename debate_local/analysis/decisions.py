@@ -42,6 +42,7 @@ def redecide(run: Run, rule: str) -> Redecided:
     """
     import polars as pl
 
+    _refuse_quirks(run)
     turns = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
     _require(run, rule, turns)
     by_item = turns.partition_by("item_id", as_dict=True, maintain_order=True)
@@ -80,6 +81,15 @@ def votes_in(turns: Sequence[Row]) -> list[Vote]:
     ]
 
 
+def _refuse_quirks(run: Run) -> None:
+    """A turn's score knows nothing of the faults that are re-enacted on whole debates."""
+    if quirks := run.record.get("quirks"):
+        raise StoreFault(
+            f"{run.folder} was run with quirks={','.join(quirks)}, which may score whole debates: run the same with "
+            "decision=... and these quirks (nothing is asked anew), or decide a run without quirks"
+        )
+
+
 def _require(run: Run, rule: str, turns: "pl.DataFrame") -> None:
     """Raise StoreFault where no turn holds the confidence that a decision goes by, or answers cannot be compared."""
     column = {"verbal": "confidence", "logprobs": "logprobs"}.get(needs(rule))
@@ -115,4 +125,5 @@ def _columns(decision: Decision) -> dict[str, Any]:
         "tied": list(decision.tied),
         "eligible": decision.eligible,
         "received": decision.received,
+        "side": decision.side or None,
     }

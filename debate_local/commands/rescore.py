@@ -27,7 +27,7 @@ from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item, Transcript, Turn
 from debate_local.sweep import options as known
 from debate_local.sweep.cells import cell_of
-from debate_local.sweep.plan import setting_of
+from debate_local.sweep.plan import setting_of, task_of
 from debate_local.sweep.store import Run, StoreFault, load
 
 # More changes than this are counted, not printed; --json has all.
@@ -103,7 +103,7 @@ def rescored(run: Run) -> Rescored:
     """Read and score a stored run again. Nothing is written."""
     # Whether the run's engine could be had today does not matter.
     cell = cell_of(run.record, controls=False, engine={"name": "scripted"})
-    task: Task = known.load("task", cell.task.name)(**cell.task.options)
+    task = task_of(cell)
     protocol = deciding(known.load("protocol", cell.protocol.name), cell.decision)
     templates = facts_of(protocol).checked_templates(dict(run.record["templates"]))
     setting = setting_of(cell, task, templates)

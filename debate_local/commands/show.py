@@ -19,6 +19,7 @@ from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
+from debate_local.tasks import quirks
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -62,6 +63,8 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
         console.print(_table(part, summaries))
         for line in _counts(summaries):
             console.print(f"[yellow]{escape(line)}[/]")
+        for line in _quirks(part):
+            console.print(f"[yellow]{escape(line)}[/]", highlight=False)
         for line in _special(summaries):
             console.print(escape(line), highlight=False)
         if (found := verdict(part)) is not None:
@@ -157,6 +160,12 @@ def _counts(summaries: list[CellSummary]) -> list[str]:
             worst = max(counts, key=lambda label: counts[label])
             lines.append(f"{sum(counts.values())} {what}, most in: {worst} ({counts[worst]})")
     return lines
+
+
+def _quirks(sweep: Sweep) -> list[str]:
+    """What the quirks in a table's cells re-enact, one a line."""
+    names = dict.fromkeys(name for cell in sweep.cells for name in cell.run.record.get("quirks") or ())
+    return [f"with a fault of released code, {name}: {quirks.told(name)}" for name in names]
 
 
 def _special(summaries: list[CellSummary]) -> list[str]:
@@ -309,7 +318,9 @@ def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompt
     heard = ", ".join(f"agent {int(a) + 1} (round {r})" for a, r in (h.split(".") for h in turn["heard"]))
     # A judge is nobody of the cast.
     who = f"agent {turn['agent'] + 1}" if turn["agent"] >= 0 else "helper"
-    head = who + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
+    marks = [word for word in (turn["role"] if turn["role"] != "debater" else "", turn["step"]) if word]
+    marks += [f"the {turn['side']} side"] if turn.get("side") else []
+    head = who + (f" [{', '.join(dict.fromkeys(marks))}]" if marks else "")
     console.print(Text(head, style="bold cyan"), Text(f"  heard: {heard or 'nobody'}", style="dim"))
     if prompts:
         if turn["history"]:

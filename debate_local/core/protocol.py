@@ -37,10 +37,11 @@ class ProtocolFacts:
     task, its cast); it is given the setting and the options. voters: how many debaters' answers are decided on at the
     end; None: nobody has said. alone: from its options to those that `single` and `self_consistency` need to ask the
     same first prompts. reflect: from its options to those of its `reflect` control (the same agents and rounds, nobody
-    hears anybody), None where that would be the same; None: there is no such thing. variants: further controls that are
-    this protocol with other options, by name, each None where it would be the same. samples: from its options to the
-    kind of samples that it shows, `none` where it shows none. zero_shot: from its options to those of `single` that ask
-    each model without them; None where round 0 is that already.
+    hears anybody), None where that would be the same; None: there is no such thing; with a `name` among them they are
+    another protocol's. variants: further controls that are this protocol with other options, by name, each None where
+    it would be the same. samples: from its options to the kind of samples that it shows, `none` where it shows none.
+    zero_shot: from its options to those of `single` that ask each model without them; None where round 0 is that
+    already. judged: a judge rules on its debaters.
     """
 
     calls: Callable[..., int]
@@ -56,6 +57,7 @@ class ProtocolFacts:
     variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] = field(default_factory=dict)
     samples: Callable[..., str] = _no_samples
     zero_shot: Callable[..., Mapping[str, Any] | None] = _no_zero_shot
+    judged: bool = False
 
     def checked_templates(self, overrides: Mapping[str, str]) -> dict[str, str]:
         """The default templates with overrides; raises ValueError for an unknown template or name in one."""
@@ -86,6 +88,7 @@ def protocol(
     variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] | None = None,
     samples: Callable[..., str] = _no_samples,
     zero_shot: Callable[..., Mapping[str, Any] | None] = _no_zero_shot,
+    judged: bool = False,
 ) -> Callable[[_F], _F]:
     """Attach a protocol's facts to its function. templates: name -> (text, the names it may use, parted by blanks)."""
     texts, names = parted(templates or {})
@@ -103,6 +106,7 @@ def protocol(
         variants=variants or {},
         samples=samples,
         zero_shot=zero_shot,
+        judged=judged,
     )
 
     return lambda function: attach(function, facts)

@@ -15,9 +15,11 @@ from debate_local.core.decisions import DECISION_TEMPLATES, check_decision
 from debate_local.core.protocol import facts_of
 from debate_local.core.scheduler import Schedule
 from debate_local.core.setting import Agent
+from debate_local.tasks import quirks
 
 from . import options
-from .options import KINDS, Kind, OptionFault, coerce, nearest
+from .local_data import with_local_rows
+from .options import FILES, KINDS, Kind, OptionFault, coerce, in_file, nearest
 from .samples import SampleFile, read_samples
 from .stopping import Stop, stop_from
 
@@ -47,6 +49,8 @@ class Schema:
     ids: Any = None
     shuffle: int | None = None
     suspects: Any = field(default_factory=list)
+    data: str | None = None
+    quirks: Any = field(default_factory=list)
     controls: bool = True
     schedule: str = "rounds"
     max_live: int = 4096
@@ -67,7 +71,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a sweep: everything that determines its result, but for the rows and the weights."""
+    """One point of a sweep: everything that determines its result, but for the rows and the weights.
+
+    prompt: what its wording is called, for people: the result is the templates'.
+    """
 
     task: Choice
     protocol: Choice
@@ -85,6 +92,8 @@ class Cell:
     judge: Agent | None = None
     summariser: Agent | None = None
     convincing: SampleFile | None = None
+    prompt: str | None = None
+    quirks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,7 @@ def register(overrides: Sequence[str] = ()) -> None:
             if kind == "protocol":
                 templates |= set(facts_of(options.load(kind, name)).templates)
     # Every template that may be worded otherwise, unset: a protocol's own wording stands at the foot of its file.
-    store.store(group="prompt", name="default", node=dict.fromkeys(sorted(templates)))
+    store.store(group="prompt", name="default", node={"name": None, **dict.fromkeys(sorted(templates))})
 
 
 def _node(kind: Kind, name: str) -> Any:
@@ -178,10 +187,11 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
     if ids == []:
         raise OptionFault("ids names no item: give some, or null for all")
     return Cell(
-        task=task,
+        task=with_local_rows(task, coerce("data", config.get("data"), str | None)),
         protocol=protocol,
         engine=engine,
         templates=_templates(config.get("prompt")),
+        prompt=coerce("prompt.name", (config.get("prompt") or {}).get("name"), str | None),
         cast=_cast(config.get("cast"), base),
         seed=coerce("seed", config.get("seed", 0), int),
         limit=limit,
@@ -194,7 +204,17 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
         judge=_helper("judge", config.get("judge"), base),
         summariser=_helper("summariser", config.get("summariser"), base),
         convincing=_samples(config.get("convincing")),
+        quirks=_quirks(config.get("quirks")),
     )
+
+
+def _quirks(value: Any) -> list[str]:
+    """Names of quirks; one alone need not stand in a list."""
+    names = coerce("quirks", [value] if isinstance(value, str) else value or [], list[str])
+    try:
+        return quirks.checked(names)
+    except ValueError as error:
+        raise OptionFault(str(error)) from error
 
 
 def _ids(label: str, value: Any) -> list[str] | None:
@@ -260,7 +280,11 @@ def _templates(node: Any) -> dict[str, str]:
     values = {} if node is None else node
     if not isinstance(values, Mapping):
         raise OptionFault(f"prompt must be a mapping from template names to texts, got {values!r}")
-    return {str(name): coerce(f"prompt.{name}", text, str) for name, text in values.items() if text is not None}
+    return {
+        str(name): coerce(f"prompt.{name}", text, str)
+        for name, text in values.items()
+        if text is not None and name != "name"
+    }
 
 
 _SAMPLING_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Sampling)}
@@ -306,10 +330,25 @@ _AGENT_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Agent) if f.name 
 
 
 def _cast(node: Any, sampling: Sampling) -> tuple[Agent, ...]:
-    """The members, each a mapping of what differs from the default agent; sampling fields may be given by member."""
+    """The members, each a mapping of what differs from the default agent; sampling fields may be given by member.
+
+    A text names a list that is kept in a file: a cast of conf/casts/, or any YAML file.
+    """
+    if isinstance(node, str):
+        node = _named_cast(node)
     if not isinstance(node, (list, tuple)) or not node:
         raise OptionFault(f"cast must be a list of one or more agents, such as [{{persona: ...}}], got {node!r}")
     return tuple(_member(f"cast[{index}]", values, sampling) for index, values in enumerate(node))
+
+
+def _named_cast(name: str) -> Any:
+    shipped = sorted(path.stem for path in (config_folder() / "casts").glob("*.yaml"))
+    if not name.endswith(FILES) and name not in shipped:
+        raise OptionFault(
+            f"there is no cast {name!r}.{nearest(name, shipped)} cast is a list of agents such as [{{persona: ...}}], "
+            f"the path of a YAML file of one, or one of: {', '.join(shipped)}"
+        )
+    return in_file("cast", name if name.endswith(FILES) else str(config_folder() / "casts" / f"{name}.yaml"))
 
 
 def _helper(label: str, values: Any, sampling: Sampling) -> Agent | None:

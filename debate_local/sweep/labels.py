@@ -24,26 +24,45 @@ def _settings(cell: Cell) -> dict[str, Any]:
     flat |= {"shuffle": cell.shuffle, "ids": cell.ids and digest(sorted(cell.ids))[:4]}
     flat["convincing"] = cell.convincing and cell.convincing.hash[:4]
     flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
-    flat["model"] = "+".join(dict.fromkeys(agent.model for agent in cell.cast))
-    if len(cell.cast) > 1 or cell.cast[0].persona:
-        flat["cast"] = digest([agent_json(agent) for agent in cell.cast])[:4]
+    models = [agent.model for agent in cell.cast]
+    flat |= {"prompt": cell.prompt, "model": "+".join(models if len(set(models)) > 1 else models[:1])}
+    members = [{**agent_json(agent), "model": ""} for agent in cell.cast]
+    if cell.cast[0].persona or any(member != members[0] for member in members):
+        names = [agent.name for agent in cell.cast]
+        flat["cast"] = "+".join(names) if all(names) else digest(members)[:4]
     return flat
 
 
+# Which items: that depends on the task, as its options do.
+_OF_THE_TASK = ("limit", "offset", "shuffle", "ids")
+
+
 def varying_settings(cells: Sequence[Cell]) -> set[str]:
+    """What tells cells apart. What belongs to a task, an engine or a wording is held against its like only."""
+    values: dict[str, dict[str, set[str]]] = {}
     flat = [_settings(cell) for cell in cells]
-    keys = {key for one in flat for key in one}
-    return {key for key in keys if len({str(one.get(key)) for one in flat}) > 1} - {"protocol"}
+    for key in {key for one in flat for key in one}:
+        owner = "task" if key in _OF_THE_TASK else key.partition(".")[0]
+        owner = owner if owner in ("task", "engine", "prompt") and owner != key else ""
+        for one in flat:
+            values.setdefault(key, {}).setdefault(str(one.get(owner)), set()).add(str(one.get(key)))
+    return {key for key, by_owner in values.items() if any(len(found) > 1 for found in by_owner.values())} - {
+        "protocol"
+    }
 
 
 def label(cell: Cell, varying: set[str]) -> str:
     """A cell's name in tables: the protocol, its whole numbers, and whatever else varies in the sweep."""
-    words = [cell.protocol.name, *_protocol_words(cell.protocol), *_decision_words(cell)]
+    words = [cell.protocol.name, *_protocol_words(cell.protocol), *_rule_words(cell)]
     settings = _settings(cell)
     last = {key: key.rpartition(".")[2] for key in varying}
     # `seed` may be the run's, the task's and the engine's: what one word does not tell apart is written whole.
     often = Counter(last.values())
-    words += [f"{last[k] if often[last[k]] == 1 else k}={settings[k]}" for k in sorted(varying) if k in settings]
+    words += [
+        f"{last[k] if often[last[k]] == 1 else k}={settings[k]}"
+        for k in sorted(varying)
+        if k in settings and (settings[k] is not None or k != "prompt")
+    ]
     return " ".join(words)
 
 
@@ -61,15 +80,16 @@ def _short(value: Any) -> Any:
     return digest(value)[:4] if isinstance(value, (list, dict)) else value
 
 
-def _decision_words(cell: Cell) -> list[str]:
-    return [] if cell.decision is None else [f"decision={cell.decision}"]
+def _rule_words(cell: Cell) -> list[str]:
+    words = [] if cell.decision is None else [f"decision={cell.decision}"]
+    return words + ([f"quirks={'+'.join(cell.quirks)}"] if cell.quirks else [])
 
 
 def slug(cell: Cell, short_hash: str) -> str:
     """A folder's name: legible, at most 100 characters, the same whatever launched it."""
     temperature = cell.cast[0].sampling.temperature
     words = [cell.task.name.rpartition(".")[2], cell.protocol.name.rpartition(".")[2], *_protocol_words(cell.protocol)]
-    words += _decision_words(cell)
+    words += _rule_words(cell)
     words += [f"t{temperature:g}" if temperature is not None else "tmodel"]
     if cell.seed != Schema.seed:
         words.append(f"seed{cell.seed}")

@@ -194,6 +194,8 @@ def coerce(label: str, value: Any, wanted: Any) -> Any:
 
 
 _MISFIT = object()
+# What the name of a file ends with that a list or mapping may be kept in.
+FILES = (".yaml", ".yml", ".json")
 
 
 def _fit(label: str, value: Any, wanted: Any) -> Any:
@@ -218,8 +220,8 @@ def _fit(label: str, value: Any, wanted: Any) -> Any:
         return value if isinstance(value, str) else _MISFIT
     if not inspect.isclass(origin):
         return _MISFIT
-    if isinstance(value, str) and value.endswith((".yaml", ".yml", ".json")):
-        value = _in_file(label, value)
+    if isinstance(value, str) and value.endswith(FILES):
+        value = in_file(label, value)
     if issubclass(origin, Mapping):
         return _mapping(label, value, *typing.get_args(wanted)) if isinstance(value, Mapping) else _MISFIT
     if issubclass(origin, Sequence) and isinstance(value, (list, tuple)):
@@ -234,7 +236,7 @@ def _mapping(label: str, value: Mapping[Any, Any], keys: Any = Any, values: Any 
     return named if values is Any else {key: coerce(f"{label}.{key}", one, values) for key, one in named.items()}
 
 
-def _in_file(label: str, path: str) -> Any:
+def in_file(label: str, path: str) -> Any:
     """A list or mapping that is kept in a file: what it holds is the option's value, wherever it lies."""
     import yaml
 

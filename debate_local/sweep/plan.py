@@ -17,10 +17,11 @@ from debate_local.core.task import Task
 from debate_local.core.transcript import Debate, Item
 from debate_local.tasks.answers import confidence
 from debate_local.tasks.hygiene import Oddity
+from debate_local.tasks.quirks import kept_items, told, with_quirks
 
 from . import machine, options
 from .cells import HELPERS, agent_json, cell_json, choice_json
-from .checks import check_cast, check_items, rehearse
+from .checks import check_cast, check_items, notes_on_models, rehearse
 from .config import Cell, Choice
 from .engines import maker
 from .labels import label as label_of
@@ -150,6 +151,8 @@ class _Planner:
                 f"{run.label}: temperature 0 and a cast of one: all agents start with the same answer, and only one "
                 "request is sent for them. Give the cast personas, models or another temperature"
             )
+        for note in notes_on_models(run):
+            self._note(f"{run.label}: {note}")
         if not (cell.controls and run.facts.controls):
             return
         for name, protocol, cast in [*_controls(run, self._note), *_zero_shot(run)]:
@@ -212,6 +215,8 @@ class _Planner:
             "helpers": {name: agent and engine.member(agent) for name, agent in helpers.items()},
             "decision": cell.decision,
             "seed": cell.seed,
+            # Only where there are some, so that they take nothing from the identity of other runs.
+            **({"quirks": list(cell.quirks)} if cell.quirks else {}),
             **({} if cell.convincing is None else {"convincing": cell.convincing.hash}),
         }
         run_id = slug(cell, digest(ingredients)[:8])
@@ -219,12 +224,17 @@ class _Planner:
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
-        key = digest([choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects])
+        key = digest(
+            [choice_json(cell.task), cell.limit, cell.offset, cell.ids, cell.shuffle, cell.suspects]
+            + ([list(cell.quirks), cell.seed] if cell.quirks else [])
+        )
         if key not in self._tasks:
             with _blamed_on("task", cell.task):
-                task: Task = options.load("task", cell.task.name)(**cell.task.options)
+                task = task_of(cell)
                 items = list(task.items())
-            kept = chosen_items(cell, items, self._note)
+            kept = kept_items(task, chosen_items(cell, items, self._note))
+            for name in cell.quirks:
+                self._note(f"task {cell.task.name!r} with quirk {name}, as in released code. {told(name)}")
             check_items(cell.task.name, kept)
             with _blamed_on("task", cell.task):
                 asked = digest([task.ask(item) for item in kept])
@@ -248,6 +258,11 @@ class _Planner:
 def _agents_start_identical(run: PlannedRun) -> bool:
     agents = run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1
     return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
+
+
+def task_of(cell: Cell) -> Task:
+    """The cell's task, loaded, with its quirks. Raises what the task raises, ValueError for quirks that do not suit."""
+    return with_quirks(options.load("task", cell.task.name)(**cell.task.options), cell.quirks, cell.seed)
 
 
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
@@ -283,7 +298,9 @@ def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
 def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice, tuple[Agent, ...]]]:
     """The cells that a debate must beat at equal cost (law 7): name, protocol, cast."""
     protocol, chosen = run.cell.protocol, []
-    alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
+    # Without independent answers of its own, as many agents alone as debate: all models of the cast are in the mean.
+    count = run.facts.agents or run.facts.voters
+    alone = count(**protocol.options) if count else 1
     asked = run.facts.alone(**protocol.options)
     chosen.append(("single", Choice("single", options.check("protocol", "single", {"agents": alone, **asked}))))
     if not run.task.task.votable:
@@ -295,8 +312,10 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
     if run.facts.reflect is None:
         note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
     elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
-        checked = options.check("protocol", protocol.name, alone_options)
-        chosen.append(("reflect", Choice(protocol.name, checked)))
+        # Where debaters have no reply of their own to check, another protocol stands for them.
+        name = str(alone_options.get("name", protocol.name))
+        given = {key: value for key, value in alone_options.items() if key != "name"}
+        chosen.append(("reflect", Choice(name, options.check("protocol", name, given))))
     return [(name, choice, run.cell.cast) for name, choice in chosen]
 
 

@@ -70,6 +70,7 @@ def build(
         prompt=prompt,
         source=loaded.source,
         oddities=[*_size(origin, loaded), *work.kept_in_order(), *examine(items, stem, work.unread)],
+        golds={item.id: d.gold for item, d in zip(items, drafts, strict=True) if isinstance(d.gold, str)},
         metric=Metric("accuracy", chance=math.fsum(1 / count for count in values) / len(items) if values else None),
     )
 

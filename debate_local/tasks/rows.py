@@ -329,6 +329,7 @@ _READERS: Mapping[str, Callable[[Path, Origin], Iterator[Row]]] = {
     ".csv": _csv,
     ".parquet": _parquet,
 }
+FILE_KINDS = tuple(_READERS)
 
 
 # The hub
@@ -368,7 +369,7 @@ def _one_config(origin: Origin, config: str | None, split: str, revision: str | 
         # Unreachable, offline (HF_DATASETS_OFFLINE) and not cached, an unknown split or revision: the text says which.
         raise TaskDataError(
             f"{asked} could not be loaded through `datasets`: {error}. Without the hub, give the file: "
-            f"task.path=FILE. {origin.download}"
+            f"task.path=FILE, or for several tasks data=FOLDER, in which {origin.task}.jsonl lies. {origin.download}"
         ) from error
     commit = _commit_of(data)
     # Out of reach of the hub, `datasets` takes whatever version its cache holds.

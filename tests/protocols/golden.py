@@ -85,6 +85,18 @@ SCENES: tuple[tuple[str, str, str | None, tuple[Agent, ...], dict[str, Any]], ..
     ("reflection", "default", None, (Agent(),), {"rounds": 3}),
     ("self_refine", "default", None, (Agent(),), {"iterations": 2}),
     ("self_refine", "samples", None, (Agent(),), {"samples": 2, "iterations": 1}),
+    ("mad", "default", None, (Agent(),), {}),
+    ("mad", "to_the_limit", None, (Agent(),), {"rounds": 1}),
+    ("mad", "no_break", None, (Agent(),), {"rounds": 2, "adaptive_break": False}),
+    ("mad", "extract_from_first", None, (Agent(),), {"rounds": 2, "adaptive_break": False, "extract_from": "first"}),
+    ("mad", "level_0", None, (Agent(),), {"rounds": 1, "level": 0}),
+    ("mad", "level_1", None, (Agent(),), {"rounds": 1, "level": 1}),
+    ("mad", "level_3", None, (Agent(),), {"rounds": 1, "level": 3}),
+    ("mad", "agents_3", None, (Agent(),), {"agents": 3}),
+    ("mad", "agents_4", None, (Agent(),), {"agents": 4}),
+    ("mad", "base_answer_given", None, (Agent(),), {"rounds": 1, "base_answer": "given"}),
+    ("mad", "personas", None, PERSONAS[:2], {"rounds": 1}),
+    ("mad", "reasks", None, (Agent(model="mumbler"),), {"rounds": 1, "reasks": 1}),
     ("roles", "default", None, (Agent(),), {"rounds": 3}),
     ("roles", "simultaneous", None, (Agent(),), {"order": "simultaneous", "history": "full"}),
     (
@@ -110,6 +122,8 @@ def scripted(request: ChatRequest) -> Completion:
     agent, number = int(who), int(round)
     if step == ["noise"]:
         return Completion("I am a stranger, and speak of something else. Answer: 77", generated_tokens=12)
+    if step and step[0].startswith(("discriminative", "extractive")):
+        return Completion(_verdict(request.model, number, step[0]), generated_tokens=12)
     if step:
         return Completion(_HELP[step[0]], generated_tokens=12)
     answer = agent + 1 if number == 0 or agent == 1 else 3
@@ -123,6 +137,22 @@ def scripted(request: ChatRequest) -> Completion:
         text = f"Group 1: agree\n**Group 2:** I do not agree.\nGroup 3: who knows\n{text}"
     # Two characters a token, so that a budget of tokens cuts something.
     return Completion(text, generated_tokens=len(text) // 2)
+
+
+def _verdict(model: str, round: int, step: str) -> str:
+    """No side has won in round 0, the negative one after it. A mumbler must be asked again."""
+    if model == "mumbler" and "again" not in step:
+        return "The sides are close."
+    if step.startswith("extractive"):
+        return '{"Reason": "It was not refuted.", "debate_answer": "1"}'
+    if round == 0:
+        return (
+            '{"Whether there is a preference": "No", "Supported Side": "", "Reason": "Too early.", "debate_answer": ""}'
+        )
+    return (
+        '{"Whether there is a preference": "Yes", "Supported Side": "Negative", "Reason": "It stands.", '
+        '"debate_answer": "2"}'
+    )
 
 
 _HELP = {
@@ -159,7 +189,7 @@ def rendered(title: str, transcript: Transcript) -> str:
     tied = f"; tied: {', '.join(decision.tied)}" if decision.tied else ""
     parts.append(
         f"##### decision\n{decision.rule}: {answers} (votes: {votes}{tied}; {decision.received} of {decision.eligible} "
-        f"counted); ended by: {transcript.stopped}"
+        f"counted){f', for the {decision.side} side' if decision.side else ''}; ended by: {transcript.stopped}"
     )
     return "\n\n".join(parts) + "\n"
 
@@ -167,8 +197,10 @@ def rendered(title: str, transcript: Transcript) -> str:
 def _turn(turn: Turn, before: tuple[Any, ...]) -> str:
     who = f"agent {turn.agent + 1}" if turn.agent >= 0 else "nobody of the cast"
     role = "" if turn.role == "debater" else f", {turn.role}"
+    role += f", {turn.step}" if turn.role == "judge" and turn.step != "judge" else ""
+    side = f", the {turn.side} side" if turn.side else ""
     heard = ", ".join(f"agent {agent + 1} in round {round}" for agent, round in turn.heard) or "nobody"
-    lines = [f"##### round {turn.round}, {who}{role}; hears {heard}"]
+    lines = [f"##### round {turn.round}, {who}{role}{side}; hears {heard}"]
     messages = turn.request.messages
     if before and messages[: len(before)] == before:
         lines.append(f"(the {len(before)} messages of its last prompt, then)")

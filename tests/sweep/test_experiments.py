@@ -1,39 +1,117 @@
-"""Every experiment file states its command at its head, and that command runs."""
+"""Every experiment file states its command at its head, and that command runs.
 
+Tasks that come from a hub have their rows in tests/sweep/rows/, a file a task, of our own making in the task's columns.
+"""
+
+import itertools
 import shlex
 from pathlib import Path
 
 import pytest
 
 from debate_local.cli import main
+from debate_local.sweep.compose import compose
 from debate_local.sweep.config import config_folder
+from debate_local.sweep.plan import Plan, make_plan
 from debate_local.sweep.store import Sweep, load
 
 pytestmark = pytest.mark.slow
 
 FILES = sorted((config_folder() / "experiment").glob("*.yaml"))
-# What a machine of another kind needs: here the scripted engine answers, in this process.
-_ELSEWHERE = ("engine.", "hydra")
+ROWS = Path(__file__).parent / "rows"
 
 
 def commands(file: Path) -> list[list[str]]:
-    """The commands in the comment that a file begins with."""
-    head = [line for line in file.read_text().split("\n\n")[0].splitlines() if line.startswith("#")]
-    return [shlex.split(line.removeprefix("#")) for line in head if line.strip("# ").startswith("debate-local ")]
+    """The commands in the comment that a file begins with, as words; a backslash goes on in the next line."""
+    head = [line.removeprefix("#").strip() for line in file.read_text().split("\n\n")[0].splitlines() if line[0] == "#"]
+    lines = "\n".join(head).replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("debate-local ")]
+
+
+def here(words: list[str]) -> tuple[list[str], bool]:
+    """The overrides of a command, and whether it is a sweep: on the scripted engine, with rows of this folder.
+
+    A model of a pool is a script of its own; what else a machine of another kind needs is left out.
+    """
+    program, verb, *rest = words
+    assert (program, verb) == ("debate-local", "run")
+    pool = [word.partition("=")[0] for word in rest if word.startswith("engine.models.")]
+    kept = [word for word in rest if word != "-m" and not word.startswith(("engine.", "hydra"))]
+    models = dict.fromkeys(".".join(name.split(".")[:3]) for name in pool)
+    scripts = [f"{model}.seed={number}" for number, model in enumerate(models, 1)]
+    return [*kept, "engine=scripted", *scripts, f"data={ROWS}", "limit=2"], "-m" in rest
+
+
+def planned(words: list[str]) -> Plan:
+    cells, _ = compose(*here(words))
+    return make_plan(cells)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_commands_of_an_experiment_run(file: Path, tmp_path: Path) -> None:
     assert commands(file)
-    for number, (program, verb, flag, *overrides) in enumerate(commands(file)):
-        assert (program, verb, flag, overrides[0]) == ("debate-local", "run", "-m", f"experiment={file.stem}")
-        here = [override for override in overrides if not override.startswith(_ELSEWHERE)]
+    for number, words in enumerate(commands(file)):
+        overrides, sweeps = here(words)
+        assert overrides[0] == f"experiment={file.stem}"
         output = tmp_path / str(number)
-        assert main([verb, flag, *here, "engine=scripted", "limit=2", f"output={output}"]) == 0
+        assert main(["run", *(["-m"] if sweeps else []), *overrides, f"output={output}"]) == 0
         (folder,) = output.glob("sweeps/*")
         sweep = load(folder)
         assert isinstance(sweep, Sweep)
         assert all(run.done for run in sweep.runs) and len({run.id for run in sweep.runs}) == len(sweep.runs)
+        labels = [cell.run.label for cell in sweep.cells if cell.asked]
+        assert len(set(labels)) == len(labels), "what is asked for is told apart by its label"
+
+
+def test_no_two_experiments_are_the_same_plan() -> None:
+    plans = {file.stem: [planned(words) for words in commands(file)] for file in FILES}
+    for of in (lambda plan: plan.id, lambda plan: frozenset(run.id for run in plan.runs if run.asked)):
+        found = {name: {of(plan) for plan in some} for name, some in plans.items()}
+        twice = [(a, b) for a, b in itertools.combinations(found, 2) if found[a] & found[b]]
+        assert not twice
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        ("du2023", {("arithmetic", 3, 2, True, False), ("gsm8k", 3, 2, True, True), ("mmlu", 3, 2, True, False)}),
+        ("du2023_code", {("arithmetic", 2, 3, True, False)}),
+        ("du2023_agents", {("arithmetic", agents, 2, True, False) for agents in range(1, 7)}),
+        ("du2023_rounds", {("arithmetic", 3, rounds, True, False) for rounds in range(1, 7)}),
+        ("du2023_prompts", {("gsm8k", 3, 4, True, True)}),
+        ("du2023_cot", {("gsm8k", 3, 2, False, True), ("gsm8k", 3, 2, True, True)}),
+        ("du2023_summaries", {("gsm8k", 5, 2, True, True), ("gsm8k", 6, 2, True, True)}),
+        ("du2023_personas", {("mmlu", 3, 2, True, False)}),
+        ("du2023_mixed", {("gsm8k", 2, 2, True, True)}),
+    ],
+)
+def test_the_experiments_after_du_et_al_have_the_settings_of_the_paper(
+    name: str, points: set[tuple[object, ...]]
+) -> None:
+    ((*words,),) = commands(config_folder() / "experiment" / f"{name}.yaml")
+    cells, _ = compose([word for word in here(words)[0] if word != "limit=2"], multirun=True)
+    options = [(cell.task.name, cell.protocol.options) for cell in cells]
+    assert {(task, o["agents"], o["rounds"], o["cot"], o["restate"]) for task, o in options} == points
+    assert {cell.cast[0].sampling.temperature for cell in cells} == {1.0}
+    items = {cell.limit or cell.task.options["items"] for cell in cells}
+    assert items == ({20} if name == "du2023_mixed" else {100})
+
+
+def test_personas_are_asked_the_same_questions_as_no_personas(tmp_path: Path) -> None:
+    ((*words,),) = commands(config_folder() / "experiment" / "du2023_personas.yaml")
+    none, experts = (run for run in planned(words).runs if run.asked)
+    assert none.task.rows == experts.task.rows
+    assert [agent.persona for agent in none.setting.cast] == [""]
+    assert len({agent.persona for agent in experts.setting.cast} - {""}) == 3
+    assert experts.label == "debate agents=3 rounds=2 cot=True cast=scientist+physician+historian"
+
+
+def test_levels_of_agreement_differ_in_the_debate_prompt_only() -> None:
+    ((*words,),) = commands(config_folder() / "experiment" / "agreement.yaml")
+    runs = [run for run in planned(words).runs if run.asked]
+    first = {next(run.debate(run.task.items[0]))[0].messages for run in runs}
+    assert len(first) == 1 and len({run.setting.templates["debate"] for run in runs}) == len(runs) == 6
+    assert runs[1].label == "debate agents=3 rounds=3 prompt=agreement_0"
 
 
 def test_agents_x_rounds_is_eighteen_cells_and_their_controls_of_one_task(tmp_path: Path) -> None:

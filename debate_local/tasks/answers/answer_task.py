@@ -16,7 +16,7 @@ class AnswerTask:
 
     prompt: what `ask` says; `{question}` stands for the item's question, `{answer_format}`, at its end, for the
     sentence that asks for the format. source: where the items come from, for run.json. oddities: what is wrong with
-    them.
+    them. golds: by item id, golds that are texts, as the source writes them.
     """
 
     name: str
@@ -27,6 +27,7 @@ class AnswerTask:
     oddities: Sequence[Oddity] = ()
     metric: Metric = field(default_factory=lambda: Metric("accuracy"))
     votable: bool = True
+    golds: Mapping[str, str] = field(default_factory=dict)
     answer_format: str = field(init=False)
 
     def __post_init__(self) -> None:

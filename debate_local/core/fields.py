@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from debate_local.core.chat import split_reasoning
+from .chat import split_reasoning
 
 # An object that matters is neither longer nor deeper; a reply may begin thousands that are none.
 _LONGEST = 20_000
