@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from debate_local.core.fields import RULES
 from debate_local.sweep.store import Run
 
 # Prompts up to so many tokens, in words; the last has no end.
@@ -19,8 +20,8 @@ LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 class Readable:
     """Replies of one kind. role: `debater`, `judge`, ... prompt: how long their prompts were, such as `<= 512`.
 
-    answer: the share with a readable answer, ballot or ruling; confidence, stance: those with a readable one, None
-    where none was asked for. stance counts stances, of which a reply may state several.
+    answer: the share with a readable answer, ballot or ruling. confidence, stance, json: the share of those asked for
+    that could be read, None where none was asked for; a reply may be asked for several stances.
     """
 
     model: str
@@ -31,6 +32,7 @@ class Readable:
     answer: float
     confidence: float | None
     stance: float | None
+    json: float | None
 
 
 def readable(run: Run) -> list[Readable]:
@@ -58,6 +60,7 @@ def _is_asked(turn: Mapping[str, Any]) -> bool:
 
 def _line(model: str, role: str, round: int, length: int, turns: Sequence[Mapping[str, Any]], asked: bool) -> Readable:
     stances = [word for turn in turns for _, word in json.loads(turn.get("stances") or "[]")]
+    rules = [turn["json_rule"] for turn in turns if turn.get("json_rule")]
     return Readable(
         model=model,
         role=role,
@@ -69,9 +72,10 @@ def _line(model: str, role: str, round: int, length: int, turns: Sequence[Mappin
         if asked and role == "debater"
         else None,
         stance=sum(bool(word) for word in stances) / len(stances) if stances else None,
+        json=sum(rule in RULES for rule in rules) / len(rules) if rules else None,
     )
 
 
 def _read(turn: Mapping[str, Any]) -> bool:
-    """A ballot is no answer, and is read all the same."""
-    return turn["answer"] is not None or (turn["answer_rule"] or "").startswith("ballot:")
+    """A ballot, and a ruling that decides nothing, are no answers, and are read all the same."""
+    return turn["answer"] is not None or (turn["answer_rule"] or "").startswith(("ballot:", "undecided:"))

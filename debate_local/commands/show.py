@@ -218,6 +218,7 @@ def _print_readable(run: Run) -> None:
         ("answer %", lambda one: one.answer),
         ("confidence %", lambda one: one.confidence),
         ("stance %", lambda one: one.stance),
+        ("JSON %", lambda one: one.json),
     ]
     told = [(heading, share) for heading, share in told if any(share(one) is not None for one in lines)]
     table = Table(box=SIMPLE_HEAD, title="what could be read of replies", title_justify="left")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .fields import read_fields
+from .fields import RULES, read_fields
 
 PREFERENCE, SIDE, REASON, ANSWER = "Whether there is a preference", "Supported Side", "Reason", "debate_answer"
 
@@ -33,14 +33,11 @@ class Verdict:
     @property
     def readable(self) -> bool:
         """Had the reply any field that was asked for?"""
-        return self.rule in _RULES
+        return self.rule in RULES
 
     def without(self, why: str) -> "Verdict":
         """The same, no decision after all."""
         return replace(self, answer="", undecided=why)
-
-
-_RULES = ("strict", "embedded", "lenient", "lines")
 
 
 def ask_preference(sides: Sequence[str]) -> str:
