@@ -80,7 +80,7 @@ def _expected(error: Exception) -> bool:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments[:1] in (["run"], ["plan"]):
+    if arguments[:1] in (["run"], ["plan"], ["convince"]):
         # What follows is Hydra's grammar, not options of ours.
         composed: int = importlib.import_module(f"debate_local.commands.{arguments[0]}").main(arguments[1:])
         return composed

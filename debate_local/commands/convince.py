@@ -7,7 +7,7 @@ through the cache. FILE then holds, for each model, so many questions on which t
 into the right one, and as many drawn at random from the same rows, for comparison. `convincing=FILE` names it.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,8 +39,12 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--shots", type=int, default=4, help="samples of each kind a model (Chen et al. 2024: 4)")
 
 
-def main(options: Namespace) -> int:
+def main(words: Sequence[str]) -> int:
     """Find, write and tell. Raises OptionFault for what cannot be, and where too few samples are found."""
+    parser = ArgumentParser(prog="debate-local convince", description=__doc__)
+    arguments(parser)
+    # Overrides may stand before and behind the options.
+    options = parser.parse_intermixed_args(words)
     if options.shots < 1:
         raise OptionFault(f"--shots must be at least 1, got {options.shots}")
     cells, how = compose(options.overrides)

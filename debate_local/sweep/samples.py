@@ -61,7 +61,8 @@ def read_samples(path: str) -> SampleFile:
 def _read(file: Path, changed: int) -> SampleFile:
     """A sweep names its file once for each cell."""
     about, samples = None, []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not splitlines: a text may hold a line separator that JSON leaves as it is.
+    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), start=1):
         if not line.strip():
             continue
         where = f"convincing={file}, line {number}"
