@@ -303,7 +303,7 @@ class _Debate:
         last = {turn.side: turn.answer.key for turn in self._turns if turn.votes}
         givers = [side for side, key in last.items() if key == answer.key]
         if verdict.side and givers and last.get(verdict.side) not in (None, answer.key):
-            why = f"undecided: it supports the {verdict.side} side, but gives the answer of another ({givers[0]})"
+            why = f"undecided: it supports one side and gives another's answer ({verdict.side}, {givers[0]})"
             return _Ruling(Answer.none(why), verdict.side, verdict.rule)
         # Where it names no side, the only one that gives this answer is the one it decides for.
         side = verdict.side or (givers[0] if len(givers) == 1 else "")

@@ -156,9 +156,11 @@ class _Planner:
             return
         for name, protocol in _controls(run, self._note):
             decision = decision_of_control(cell, name)
-            known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
-            templates = {key: text for key, text in cell.templates.items() if key in known}
-            changed = replace(cell, protocol=protocol, templates=templates, decision=decision)
+            facts = facts_of(deciding(options.load("protocol", protocol.name), decision))
+            templates = {key: text for key, text in cell.templates.items() if key in facts.templates}
+            # Where nobody judges, runs do not differ in their judge.
+            judge = cell.judge if facts.judged else None
+            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, judge=judge)
             control = self._add(changed, asked=False)
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
