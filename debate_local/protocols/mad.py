@@ -322,6 +322,7 @@ class _Debate:
 
     def ended(self, rule: str, answer: Answer, side: str, stopped: str) -> Transcript:
         """The whole debate, decided by the judge."""
+        side = "" if answer.missing else side
         decision = Decision(rule, (answer,), eligible=1, received=int(not answer.missing), side=side)
         return Transcript(self._item.id, tuple(self._turns), decision, stopped)
 

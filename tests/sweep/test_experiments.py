@@ -5,13 +5,14 @@ Tasks that come from a hub have their rows in tests/sweep/rows/, a file a task, 
 
 import itertools
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from debate_local.cli import main
 from debate_local.sweep.compose import compose
-from debate_local.sweep.config import config_folder
+from debate_local.sweep.config import Cell, config_folder
 from debate_local.sweep.plan import Plan, make_plan
 from debate_local.sweep.store import Sweep, load
 
@@ -95,6 +96,42 @@ def test_the_experiments_after_du_et_al_have_the_settings_of_the_paper(
     assert {cell.cast[0].sampling.temperature for cell in cells} == {1.0}
     items = {cell.limit or cell.task.options["items"] for cell in cells}
     assert items == ({20} if name == "du2023_mixed" else {100})
+
+
+@pytest.mark.parametrize(
+    ("name", "varied", "values"),
+    [
+        ("liang2024", lambda cell: None, {None}),
+        ("liang2024_levels", lambda cell: cell.protocol.options["level"], {0, 1, 2, 3}),
+        (
+            "liang2024_break",
+            lambda cell: (cell.protocol.options["adaptive_break"], cell.protocol.options["rounds"]),
+            {(stops, limit) for stops in (True, False) for limit in range(1, 6)},
+        ),
+        ("liang2024_debaters", lambda cell: cell.protocol.options["agents"], {2, 3, 4}),
+        (
+            "liang2024_judge",
+            lambda cell: ("".join(agent.model for agent in cell.cast), cell.judge.model),
+            {("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")},
+        ),
+        (
+            "liang2024_judge_bias",
+            lambda cell: ("".join(agent.model for agent in cell.cast), cell.judge.model),
+            {(cast, judge) for cast in ("ab", "ba", "a", "b") for judge in "ab"},
+        ),
+    ],
+)
+def test_the_experiments_after_liang_et_al_vary_one_thing_of_the_papers_setting(
+    name: str, varied: Callable[[Cell], object], values: set[object]
+) -> None:
+    ((*words,),) = commands(config_folder() / "experiment" / f"{name}.yaml")
+    cells, _ = compose([word for word in here(words)[0] if word != "limit=2"], multirun=True)
+    assert {varied(cell) for cell in cells} == values and len(cells) == len(values)
+    base = {"agents": 2, "rounds": 3, "level": 2, "adaptive_break": True, "extract_from": "record"}
+    for cell in cells:
+        assert (cell.task.name, cell.protocol.name, cell.limit) == ("ciar", "mad", None)
+        assert {agent.sampling.temperature for agent in cell.cast} == {0.0}
+        assert sum(cell.protocol.options[key] != value for key, value in base.items()) <= (2 if "break" in name else 1)
 
 
 def test_personas_are_asked_the_same_questions_as_no_personas(tmp_path: Path) -> None:
