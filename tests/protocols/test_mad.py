@@ -81,6 +81,16 @@ def test_the_negative_reads_the_same_round_and_everybody_reads_all_that_was_said
             before.append(turn.request.id)
 
 
+@pytest.mark.hazard("D19")
+def test_of_a_speech_only_the_reply_is_passed_on() -> None:
+    whole = Completion("Answer: 1", reasoning="SECRET", raw="<think>SECRET</think>Answer: 1")
+    done = hold(mad, lambda request: whole, cast=(Agent(persona="SET UP"), Agent()), rounds=2)
+    for turn in done.turns:
+        prompt = "\n".join(message.content for message in turn.request.messages)
+        assert "SECRET" not in prompt and ("SET UP" in prompt) == (turn.agent == 0)
+        assert sum(f"You are the {side} side" in prompt for side in SIDES) == turn.votes
+
+
 def test_debaters_never_see_the_judge() -> None:
     done = hold(mad, script(discriminative="JUDGED. " + json.dumps(NO)))
     assert not any("JUDGED" in asked(done, place) for place, turn in enumerate(done.turns))

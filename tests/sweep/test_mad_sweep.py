@@ -204,3 +204,16 @@ def test_several_models_are_one_switch_a_turn_whatever_the_number_of_debates(tmp
         opened = [event["opened"] for event in logs if event["event"] == "switch"]
         # Affirmative a, negative b, judge c, twice; the judge's last two requests follow each other.
         assert opened == [["b"], ["c"], ["a"], ["b"], ["c"]]
+
+
+@pytest.mark.hazard("D01")
+def test_a_record_that_outgrows_the_context_is_a_counted_outcome_and_max_tokens_stays_what_it_is(
+    tmp_path: Path,
+) -> None:
+    given = [*ON, "engine.context_length=190", "sampling.max_tokens=20", "controls=false", f"output={tmp_path}"]
+    sweep = debate_local.run([*given, "protocol.rounds=4"])
+    assert isinstance(sweep, Sweep)
+    (run,) = sweep.runs
+    assert run.done and run.debates["too_long"].min() > 0 and run.debates["no_answer"].to_list() == [1.0] * 3
+    late = run.turns.filter(finish_reason="too_long")
+    assert late["round"].min() > 0 and late["answer"].null_count() == len(late)
