@@ -21,6 +21,7 @@ Where this is not the paper or its released code, on purpose:
 - All wording is ours; the judge is asked in one message that holds the record, and answers in JSON.
 - The code stops on any answer that is not empty, whatever its other fields say.
 - The code's extractive judge is shown both sides' first answers; the paper has the whole record. `extract_from`.
+- At the end no side is asked for: won by is the only side whose last answer the judge took, if there is one.
 - Without the break the extractive judge decides, always; what the judge would have said is stored.
 - The third side (alternative) and the fourth (sceptic), and what they stand for, are ours: it is not stated.
 - A given base answer is the affirmative's own model's, asked for alone as `single` asks: one request for both.
