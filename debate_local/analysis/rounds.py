@@ -38,7 +38,7 @@ def decisions_for(run: Run) -> list[str]:
     return [rule for rule in SIDE_BY_SIDE if stated or needs(rule) != "verbal"]
 
 
-def by_round(run: Run, rules: Sequence[str]) -> list[RoundSummary]:
+def round_by_round(run: Run, rules: Sequence[str]) -> list[RoundSummary]:
     """Each round that any debate reached. Decisions as in voting.py; a decided answer has the score of its turn."""
     debates = [turns.to_dicts() for turns in _debates(run)]
     rounds = 1 + max((turn["round"] for turns in debates for turn in turns), default=-1)

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from debate_local.analysis.decisions import Redecided, redecide
-from debate_local.analysis.rounds import by_round
+from debate_local.analysis.rounds import round_by_round
 from debate_local.analysis.statistics import Estimate
 from debate_local.commands.show import print_rounds
 from debate_local.commands.terminal import console
@@ -49,7 +49,7 @@ def main(options: Namespace) -> int:
     if options.json:
         told = [_told(one) for one in found]
         if options.by_round:
-            rounds = by_round(run, free)
+            rounds = round_by_round(run, free)
             told = [{**one, "by_round": [each.scores[one["rule"]] for each in rounds]} for one in told]
         json.dump(told, sys.stdout, indent=2, ensure_ascii=False)
         print()

@@ -2,7 +2,7 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -13,10 +13,11 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
-from debate_local.analysis.reading import Readable, readable
-from debate_local.analysis.rounds import by_round, decisions_for, team_answers
+from debate_local.analysis.readable import readable
+from debate_local.analysis.rounds import decisions_for, round_by_round, team_answers
 from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
+from debate_local.analysis.verdicts import by_round, consensus, verdicts
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 from debate_local.tasks import quirks
@@ -28,15 +29,18 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--item", help="an item's id, or its number from 1: print that debate")
     parser.add_argument("--agent", type=int, help="only this agent's turns, from 1")
     parser.add_argument("--prompts", action="store_true", help="print what each agent was asked, too")
+    parser.add_argument("--readable", action="store_true", help="print how many of a run's replies could be read")
 
 
 def main(options: Namespace) -> int:
     """Print what was asked for. Raises StoreFault for a path that is neither a run nor a sweep."""
     found = load(options.path)
     if isinstance(found, Sweep):
-        if options.item is not None or options.agent is not None:
-            raise StoreFault(f"--item and --agent need a run; the runs of this sweep: {_names(found)}")
+        if options.item is not None or options.agent is not None or options.readable:
+            raise StoreFault(f"--item, --agent and --readable need a run; the runs of this sweep: {_names(found)}")
         print_sweep(found)
+    elif options.readable:
+        _print_readable(found)
     elif options.item is None and options.agent is None:
         _print_items(found)
     else:
@@ -169,7 +173,7 @@ def _quirks(sweep: Sweep) -> list[str]:
 
 
 def _special(summaries: list[CellSummary]) -> list[str]:
-    """What only some tasks have: golds that are doubted, and tempting wrong answers."""
+    """What only some cells have: golds that are doubted, tempting wrong answers, judges."""
     sound = {s.label: without_suspects(s.cell.run) for s in summaries}
     told = [f"{label} {percent(score.value)} of {score.n}" for label, score in sound.items() if score is not None]
     lines = [f"without the items whose gold is doubted: {'; '.join(told)}"] if told else []
@@ -178,7 +182,8 @@ def _special(summaries: list[CellSummary]) -> list[str]:
         if rates := trap_rate(summary.cell.run):
             rounds = ", ".join(f"round {round} {percent(rate.value)}" for round, rate in rates.items())
             traps.append(f"{summary.label}: {rounds}")
-    return lines + ([f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else [])
+    lines += [f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else []
+    return lines + [f"judge of {s.label}: {ruled.text}" for s in summaries if (ruled := verdicts(s.cell.run))]
 
 
 def _print_groups(run: Run) -> None:
@@ -195,7 +200,7 @@ def _print_groups(run: Run) -> None:
 
 def print_rounds(run: Run, rules: Sequence[str]) -> None:
     """Round by round, the team's score by several decisions and each agent's own; nothing where there is one round."""
-    rounds = by_round(run, rules)
+    rounds = round_by_round(run, rules)
     if len(rounds) < 2:
         return
     title = f"by round: {run.record['metric']['name']} %; a debate that has ended keeps its answers"
@@ -206,27 +211,6 @@ def print_rounds(run: Run, rules: Sequence[str]) -> None:
     for one in rounds:
         shares = (one.spoke, one.agreed, *(one.scores[rule] for rule in rules), *one.by_agent)
         table.add_row(str(one.round), *(f"{100 * share:.1f}" for share in shares))
-    terminal.console().print(table)
-
-
-def _print_readable(run: Run) -> None:
-    """What could be read of replies, where more than one kind of prompt was put or something could not be read."""
-    lines = readable(run)
-    if len(lines) < 2:
-        return
-    told: list[tuple[str, Callable[[Readable], float | None]]] = [
-        ("answer %", lambda one: one.answer),
-        ("confidence %", lambda one: one.confidence),
-        ("stance %", lambda one: one.stance),
-        ("JSON %", lambda one: one.json),
-    ]
-    told = [(heading, share) for heading, share in told if any(share(one) is not None for one in lines)]
-    table = Table(box=SIMPLE_HEAD, title="what could be read of replies", title_justify="left")
-    for heading in ("model", "role", "round", "prompt tokens", "replies", *(heading for heading, _ in told)):
-        table.add_column(heading, justify="left" if heading in ("model", "role") else "right")
-    for one in lines:
-        shares = ["" if (value := share(one)) is None else f"{100 * value:.1f}" for _, share in told]
-        table.add_row(_plain(one.model), _plain(one.role), str(one.round), one.prompt, str(one.replies), *shares)
     terminal.console().print(table)
 
 
@@ -252,11 +236,43 @@ def _print_items(run: Run) -> None:
         )
     console.print(table)
     _print_groups(run)
-    if run.record.get("votable", True):
+    if verdicts(run) is not None:
+        _print_judge(run)
+    elif run.record.get("votable", True):
         print_rounds(run, decisions_for(run))
-    _print_readable(run)
     debate = terminal.to_type("show", run.folder, "--item", 1)
     console.print(f"one debate: {debate}", soft_wrap=True, markup=False)
+    read = terminal.to_type("show", run.folder, "--readable")
+    console.print(f"what could be read of replies: {read}", soft_wrap=True, markup=False)
+
+
+def _print_judge(run: Run) -> None:
+    """What the judge did, and who was right when, where one rules after rounds."""
+    if (told := verdicts(run)) is None:
+        return
+    table = Table(box=SIMPLE_HEAD, title="by round", title_justify="left")
+    scores, agreed = by_round(run), consensus(run)
+    for heading in ("round", *(f"{who}, {run.record['metric']['name']} %" for who in scores), "all agree %"):
+        table.add_column(heading, justify="right")
+    for round, share in agreed.items():
+        cells = [_points(scores[who][round]) if round in scores[who] else "-" for who in scores]
+        table.add_row(str(round), *cells, f"{100 * share:.1f}")
+    out = terminal.console()
+    out.print(table)
+    out.print(f"judge: {told.text}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _print_readable(run: Run) -> None:
+    """How many replies hold a readable answer, confidence, stance and JSON."""
+    table = Table(box=SIMPLE_HEAD, title=f"{run.label}: replies that could be read", title_justify="left")
+    shares = ("answers", "confidences", "stances", "json")
+    for heading in ("who", "model", "round", "prompt, tokens up to", "replies", *(f"{share} %" for share in shares)):
+        table.add_column(heading, justify="left" if heading in ("who", "model") else "right")
+    for row in readable(run).iter_rows(named=True):
+        who = f"{row['role']} ({row['step']})" if row["step"] else row["role"]
+        read = ["-" if row[share] is None else f"{100 * row[share]:.1f}" for share in shares]
+        table.add_row(who, row["model"], str(row["round"]), f"{row['prompt']:,}", str(row["replies"]), *read)
+    terminal.console().print(table)
 
 
 def _answer_word(row: Mapping[str, Any]) -> str:
@@ -277,6 +293,7 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
     console.print(f"[bold]{escape(run.label)}[/]  item {_plain(debate['item_id'])}")
     console.print(_text(debate["question"]))
     console.print(f"target: [bold]{_plain(debate['target'])}[/]")
+    alone = all(not turn["heard"] for turn in turns if turn["round"] == 0)
     last_round = None
     for turn, changed in zip(turns, flips(turns), strict=True):
         if agent is not None and turn["agent"] + 1 != agent:
@@ -285,7 +302,9 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
             if last_round is not None and agent is None:
                 _print_team(console, run, turns, last_round)
             last_round = turn["round"]
-            console.rule(f"round {last_round}" + (" (independent answers)" if last_round == 0 else ""), align="left")
+            console.rule(
+                f"round {last_round}" + (" (independent answers)" if alone and last_round == 0 else ""), align="left"
+            )
         _print_turn(console, turn, changed, prompts)
     if last_round and agent is None:
         _print_team(console, run, turns, last_round)
@@ -380,6 +399,7 @@ def _print_decision(console: Console, debate: Mapping[str, Any]) -> None:
         return
     votes = ", ".join(f"{key}: {count:g}" for key, count in json.loads(debate["counts"]).items())
     console.print(f"{debate['rule']}: {escape(_answer_word(debate))}" + (f"   votes: {escape(votes)}" if votes else ""))
-    console.print(f"{debate['received']} of {debate['eligible']} answered; score {debate['score']:.2g}")
+    side = f" for the {debate['side']} side" if debate.get("side") else ""
+    console.print(f"{debate['received']} of {debate['eligible']} answered{side}; score {debate['score']:.2g}")
     if debate["tied"]:
         console.print(f"a tie between {escape(', '.join(debate['tied']))}: it goes to the earliest agent")

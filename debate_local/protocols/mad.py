@@ -21,6 +21,7 @@ Where this is not the paper or its released code, on purpose:
 - All wording is ours; the judge is asked in one message that holds the record, and answers in JSON.
 - The code stops on any answer that is not empty, whatever its other fields say.
 - The code's extractive judge is shown both sides' first answers; the paper has the whole record. `extract_from`.
+- At the end no side is asked for: won by is the only side whose last answer the judge took, if there is one.
 - Without the break the extractive judge decides, always; what the judge would have said is stored.
 - The third side (alternative) and the fourth (sceptic), and what they stand for, are ours: it is not stated.
 - A given base answer is the affirmative's own model's, asked for alone as `single` asks: one request for both.
@@ -303,7 +304,7 @@ class _Debate:
         last = {turn.side: turn.answer.key for turn in self._turns if turn.votes}
         givers = [side for side, key in last.items() if key == answer.key]
         if verdict.side and givers and last.get(verdict.side) not in (None, answer.key):
-            why = f"undecided: it supports the {verdict.side} side, but gives the answer of another ({givers[0]})"
+            why = f"undecided: it supports one side and gives another's answer ({verdict.side}, {givers[0]})"
             return _Ruling(Answer.none(why), verdict.side, verdict.rule)
         # Where it names no side, the only one that gives this answer is the one it decides for.
         side = verdict.side or (givers[0] if len(givers) == 1 else "")
@@ -322,6 +323,7 @@ class _Debate:
 
     def ended(self, rule: str, answer: Answer, side: str, stopped: str) -> Transcript:
         """The whole debate, decided by the judge."""
+        side = "" if answer.missing else side
         decision = Decision(rule, (answer,), eligible=1, received=int(not answer.missing), side=side)
         return Transcript(self._item.id, tuple(self._turns), decision, stopped)
 

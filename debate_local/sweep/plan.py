@@ -153,13 +153,20 @@ class _Planner:
             )
         for note in notes_on_models(run):
             self._note(f"{run.label}: {note}")
+        if not run.facts.agents and cell.controls and run.facts.controls and _all_greedy(cell):
+            self._note(
+                f"{run.label}: temperature 0: the samples of a model are all alike, and so its control sc_calls is no "
+                "more than `single`. A control that votes needs another temperature"
+            )
         if not (cell.controls and run.facts.controls):
             return
         for name, protocol, cast in [*_controls(run, self._note), *_zero_shot(run)]:
             decision = decision_of_control(cell, name)
-            known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
-            templates = {key: text for key, text in cell.templates.items() if key in known}
-            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, cast=cast)
+            facts = facts_of(deciding(options.load("protocol", protocol.name), decision))
+            templates = {key: text for key, text in cell.templates.items() if key in facts.templates}
+            # Where nobody judges, runs do not differ in their judge.
+            judge = cell.judge if facts.judged else None
+            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, judge=judge, cast=cast)
             control = self._add(changed, asked=False, told=() if cast == cell.cast else ("model", "cast"))
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
@@ -263,6 +270,10 @@ def _agents_start_identical(run: PlannedRun) -> bool:
 def task_of(cell: Cell) -> Task:
     """The cell's task, loaded, with its quirks. Raises what the task raises, ValueError for quirks that do not suit."""
     return with_quirks(options.load("task", cell.task.name)(**cell.task.options), cell.quirks, cell.seed)
+
+
+def _all_greedy(cell: Cell) -> bool:
+    return all(agent.sampling.greedy for agent in cell.cast)
 
 
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:

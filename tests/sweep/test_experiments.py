@@ -6,6 +6,7 @@ so have samples.
 
 import itertools
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from debate_local.cli import main, parser
 from debate_local.commands.convince import asking_of
 from debate_local.sweep.compose import compose
-from debate_local.sweep.config import config_folder
+from debate_local.sweep.config import Cell, config_folder
 from debate_local.sweep.plan import Plan, make_plan
 from debate_local.sweep.store import Sweep, load
 
@@ -131,6 +132,42 @@ def test_the_round_table_has_the_settings_of_the_paper() -> None:
             assert (chosen["samples"], chosen["confidence"], chosen["groups"]) == ("convincing", "verbal", None)
             assert [member.model for member in cell.cast] == ["a", "b", "c"]
             assert {member.sampling.temperature for member in cell.cast} == {0.7} and cell.limit == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "varied", "values"),
+    [
+        ("liang2024", lambda cell: None, {None}),
+        ("liang2024_levels", lambda cell: cell.protocol.options["level"], {0, 1, 2, 3}),
+        (
+            "liang2024_break",
+            lambda cell: (cell.protocol.options["adaptive_break"], cell.protocol.options["rounds"]),
+            {(stops, limit) for stops in (True, False) for limit in range(1, 6)},
+        ),
+        ("liang2024_debaters", lambda cell: cell.protocol.options["agents"], {2, 3, 4}),
+        (
+            "liang2024_judge",
+            lambda cell: ("".join(agent.model for agent in cell.cast), cell.judge.model),
+            {("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")},
+        ),
+        (
+            "liang2024_judge_bias",
+            lambda cell: ("".join(agent.model for agent in cell.cast), cell.judge.model),
+            {(cast, judge) for cast in ("ab", "ba", "a", "b") for judge in "ab"},
+        ),
+    ],
+)
+def test_the_experiments_after_liang_et_al_vary_one_thing_of_the_papers_setting(
+    name: str, varied: Callable[[Cell], object], values: set[object]
+) -> None:
+    ((*words,),) = commands(config_folder() / "experiment" / f"{name}.yaml")
+    cells, _ = compose([word for word in here(words)[0] if word != "limit=2"], multirun=True)
+    assert {varied(cell) for cell in cells} == values and len(cells) == len(values)
+    base = {"agents": 2, "rounds": 3, "level": 2, "adaptive_break": True, "extract_from": "record"}
+    for cell in cells:
+        assert (cell.task.name, cell.protocol.name, cell.limit) == ("ciar", "mad", None)
+        assert {agent.sampling.temperature for agent in cell.cast} == {0.0}
+        assert sum(cell.protocol.options[key] != value for key, value in base.items()) <= (2 if "break" in name else 1)
 
 
 def test_personas_are_asked_the_same_questions_as_no_personas(tmp_path: Path) -> None:
