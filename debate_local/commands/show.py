@@ -265,10 +265,12 @@ def _print_judge(run: Run) -> None:
 def _print_readable(run: Run) -> None:
     """How many replies hold a readable answer, confidence, stance and JSON."""
     table = Table(box=SIMPLE_HEAD, title=f"{run.label}: replies that could be read", title_justify="left")
-    shares = ("answers", "confidences", "stances", "json")
+    rows = readable(run)
+    # What nobody was asked for takes no room.
+    shares = [share for share in ("answers", "confidences", "stances", "json") if rows[share].count()]
     for heading in ("who", "model", "round", "prompt, tokens up to", "replies", *(f"{share} %" for share in shares)):
         table.add_column(heading, justify="left" if heading in ("who", "model") else "right")
-    for row in readable(run).iter_rows(named=True):
+    for row in rows.iter_rows(named=True):
         who = f"{row['role']} ({row['step']})" if row["step"] else row["role"]
         read = ["-" if row[share] is None else f"{100 * row[share]:.1f}" for share in shares]
         table.add_row(who, row["model"], str(row["round"]), f"{row['prompt']:,}", str(row["replies"]), *read)
