@@ -174,6 +174,11 @@ def test_values_are_offered_where_they_are_words(offered: Offered, line: str, wo
     assert offered(line) == [f"{key}={word}" for word in words]
 
 
+def test_casts_and_quirks_are_offered_by_name(offered: Offered) -> None:
+    assert offered("run cast=") == ["cast=experts", "cast=none", "/"]
+    assert offered("run quirks=chen") == ["quirks=chen_random_label"]
+
+
 def test_a_text_may_be_a_file(offered: Offered) -> None:
     assert offered("run output=") == ["/"]
     assert offered("run task=gsm8k task.path=") == ["/"]
