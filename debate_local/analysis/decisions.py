@@ -125,4 +125,5 @@ def _columns(decision: Decision) -> dict[str, Any]:
         "tied": list(decision.tied),
         "eligible": decision.eligible,
         "received": decision.received,
+        "side": decision.side or None,
     }

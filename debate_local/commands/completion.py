@@ -147,6 +147,7 @@ def _arguments(command: str, before: Sequence[str], word: str) -> Iterator[Candi
 _FLAGS: Mapping[str, Sequence[str]] = {
     "run": ("-m", "--multirun", "--cfg", "--resolve", "--help"),
     "plan": ("-m", "--multirun", "--json", "--help"),
+    "convince": ("--output", "--shots", "--help"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -13,6 +13,8 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
+from debate_local.analysis.readable import readable
+from debate_local.analysis.rounds import decisions_for, round_by_round, team_answers
 from debate_local.analysis.summary import (
     CellSummary,
     by_task,
@@ -23,6 +25,7 @@ from debate_local.analysis.summary import (
     summarise,
     verdict,
 )
+from debate_local.analysis.verdicts import by_round, consensus, verdicts
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 from debate_local.tasks import quirks
@@ -34,15 +37,18 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--item", help="an item's id, or its number from 1: print that debate")
     parser.add_argument("--agent", type=int, help="only this agent's turns, from 1")
     parser.add_argument("--prompts", action="store_true", help="print what each agent was asked, too")
+    parser.add_argument("--readable", action="store_true", help="print how many of a run's replies could be read")
 
 
 def main(options: Namespace) -> int:
     """Print what was asked for. Raises StoreFault for a path that is neither a run nor a sweep."""
     found = load(options.path)
     if isinstance(found, Sweep):
-        if options.item is not None or options.agent is not None:
-            raise StoreFault(f"--item and --agent need a run; the runs of this sweep: {_names(found)}")
+        if options.item is not None or options.agent is not None or options.readable:
+            raise StoreFault(f"--item, --agent and --readable need a run; the runs of this sweep: {_names(found)}")
         print_sweep(found)
+    elif options.readable:
+        _print_readable(found)
     elif options.item is None and options.agent is None:
         _print_items(found)
     else:
@@ -171,7 +177,7 @@ def _quirks(sweep: Sweep) -> list[str]:
 
 
 def _special(summaries: list[CellSummary]) -> list[str]:
-    """What only some tasks have: golds that are doubted, and tempting wrong answers."""
+    """What only some cells have: golds that are doubted, tempting wrong answers, judges."""
     sound = {s.label: without_suspects(s.cell.run) for s in summaries}
     told = [f"{label} {percent(score.value)} of {score.n}" for label, score in sound.items() if score is not None]
     lines = [f"without the items whose gold is doubted: {'; '.join(told)}"] if told else []
@@ -180,7 +186,8 @@ def _special(summaries: list[CellSummary]) -> list[str]:
         if rates := trap_rate(summary.cell.run):
             rounds = ", ".join(f"round {round} {percent(rate.value)}" for round, rate in rates.items())
             traps.append(f"{summary.label}: {rounds}")
-    return lines + ([f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else [])
+    lines += [f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else []
+    return lines + [f"judge of {s.label}: {ruled.text}" for s in summaries if (ruled := verdicts(s.cell.run))]
 
 
 def _print_groups(run: Run) -> None:
@@ -192,6 +199,22 @@ def _print_groups(run: Run) -> None:
         table.add_column(heading, justify="left" if heading == "group" else "right")
     for name, score in groups.items():
         table.add_row(_plain(name), str(score.n), escape(points(score)))
+    terminal.console().print(table)
+
+
+def print_rounds(run: Run, rules: Sequence[str]) -> None:
+    """Round by round, the team's score by several decisions and each agent's own; nothing where there is one round."""
+    rounds = round_by_round(run, rules)
+    if len(rounds) < 2:
+        return
+    title = f"by round: {run.record['metric']['name']} %; a debate that has ended keeps its answers"
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    agents = [f"agent {number}" for number, _ in enumerate(rounds[0].by_agent, start=1)]
+    for heading in ("round", "debates %", "all agree %", *rules, *agents):
+        table.add_column(heading, justify="right")
+    for one in rounds:
+        shares = (one.spoke, one.agreed, *(one.scores[rule] for rule in rules), *one.by_agent)
+        table.add_row(str(one.round), *(f"{100 * share:.1f}" for share in shares))
     terminal.console().print(table)
 
 
@@ -217,8 +240,45 @@ def _print_items(run: Run) -> None:
         )
     console.print(table)
     _print_groups(run)
+    if verdicts(run) is not None:
+        _print_judge(run)
+    elif run.record.get("votable", True):
+        print_rounds(run, decisions_for(run))
     debate = terminal.to_type("show", run.folder, "--item", 1)
     console.print(f"one debate: {debate}", soft_wrap=True, markup=False)
+    read = terminal.to_type("show", run.folder, "--readable")
+    console.print(f"what could be read of replies: {read}", soft_wrap=True, markup=False)
+
+
+def _print_judge(run: Run) -> None:
+    """What the judge did, and who was right when, where one rules after rounds."""
+    if (told := verdicts(run)) is None:
+        return
+    table = Table(box=SIMPLE_HEAD, title="by round", title_justify="left")
+    scores, agreed = by_round(run), consensus(run)
+    for heading in ("round", *(f"{who}, {run.record['metric']['name']} %" for who in scores), "all agree %"):
+        table.add_column(heading, justify="right")
+    for round, share in agreed.items():
+        cells = [escape(points(scores[who][round])) if round in scores[who] else "-" for who in scores]
+        table.add_row(str(round), *cells, f"{100 * share:.1f}")
+    out = terminal.console()
+    out.print(table)
+    out.print(f"judge: {told.text}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _print_readable(run: Run) -> None:
+    """How many replies hold a readable answer, confidence, stance and JSON."""
+    table = Table(box=SIMPLE_HEAD, title=f"{run.label}: replies that could be read", title_justify="left")
+    rows = readable(run)
+    # What nobody was asked for takes no room.
+    shares = [share for share in ("answers", "confidences", "stances", "json") if rows[share].count()]
+    for heading in ("who", "model", "round", "prompt, tokens up to", "replies", *(f"{share} %" for share in shares)):
+        table.add_column(heading, justify="left" if heading in ("who", "model") else "right")
+    for row in rows.iter_rows(named=True):
+        who = f"{row['role']} ({row['step']})" if row["step"] else row["role"]
+        read = ["-" if row[share] is None else f"{100 * row[share]:.1f}" for share in shares]
+        table.add_row(who, row["model"], str(row["round"]), f"{row['prompt']:,}", str(row["replies"]), *read)
+    terminal.console().print(table)
 
 
 def _answer_word(row: Mapping[str, Any]) -> str:
@@ -239,16 +299,32 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
     console.print(f"[bold]{escape(run.label)}[/]  item {_plain(debate['item_id'])}")
     console.print(_text(debate["question"]))
     console.print(f"target: [bold]{_plain(debate['target'])}[/]")
+    alone = all(not turn["heard"] for turn in turns if turn["round"] == 0)
     last_round = None
     for turn, changed in zip(turns, flips(turns), strict=True):
         if agent is not None and turn["agent"] + 1 != agent:
             continue
         if turn["round"] != last_round:
+            if last_round is not None and agent is None:
+                _print_team(console, run, turns, last_round)
             last_round = turn["round"]
-            console.rule(f"round {last_round}" + (" (independent answers)" if last_round == 0 else ""), align="left")
+            console.rule(
+                f"round {last_round}" + (" (independent answers)" if alone and last_round == 0 else ""), align="left"
+            )
         _print_turn(console, turn, changed, prompts)
+    if last_round and agent is None:
+        _print_team(console, run, turns, last_round)
     console.rule("decision", align="left")
     _print_decision(console, debate)
+
+
+def _print_team(console: Console, run: Run, turns: Sequence[Mapping[str, Any]], round: int) -> None:
+    """What the team would answer if it ended after this round, by several decisions, where it goes by confidences."""
+    rules = decisions_for(run) if run.record.get("votable", True) else []
+    if len(rules) > 1:
+        answers = team_answers([turn for turn in turns if turn["round"] <= round], rules, int(run.record["seed"]))
+        told = "; ".join(f"{rule}: {answer or 'no answer'}" for rule, answer in answers.items())
+        console.print(_text(f"the team after round {round}: {told}", style="bold"))
 
 
 def _find(run: Run, wanted: str) -> dict[str, Any]:
@@ -268,7 +344,9 @@ def _print_turn(console: Console, turn: Mapping[str, Any], changed: Flip, prompt
     heard = ", ".join(f"agent {int(a) + 1} (round {r})" for a, r in (h.split(".") for h in turn["heard"]))
     # A judge is nobody of the cast.
     who = f"agent {turn['agent'] + 1}" if turn["agent"] >= 0 else "helper"
-    head = who + (f" [{turn['role']}]" if turn["role"] != "debater" else "")
+    marks = [word for word in (turn["role"] if turn["role"] != "debater" else "", turn["step"]) if word]
+    marks += [f"the {turn['side']} side"] if turn.get("side") else []
+    head = who + (f" [{', '.join(dict.fromkeys(marks))}]" if marks else "")
     console.print(Text(head, style="bold cyan"), Text(f"  heard: {heard or 'nobody'}", style="dim"))
     if prompts:
         if turn["history"]:
@@ -310,6 +388,10 @@ def _verdict_line(turn: Mapping[str, Any], changed: Flip) -> Text:
         )
     if changed:
         line.append(f"  flip: {changed}", style="magenta")
+    if turn.get("confidence") is not None:
+        line.append(f"  confidence {turn['confidence']:g}", style="dim")
+    for key, word in json.loads(turn.get("stances") or "[]"):
+        line.append(f"  {key.translate(_CONTROL)}: {word or 'no stance'}", style="dim")
     if turn["finish_reason"] == "length":
         line.append("  cut off by the context" if turn["clipped"] else "  cut off by max_tokens", style="yellow")
     for note in turn["notes"] or []:
@@ -323,6 +405,7 @@ def _print_decision(console: Console, debate: Mapping[str, Any]) -> None:
         return
     votes = ", ".join(f"{key}: {count:g}" for key, count in json.loads(debate["counts"]).items())
     console.print(f"{debate['rule']}: {escape(_answer_word(debate))}" + (f"   votes: {escape(votes)}" if votes else ""))
-    console.print(f"{debate['received']} of {debate['eligible']} answered; score {debate['score']:.2g}")
+    side = f" for the {debate['side']} side" if debate.get("side") else ""
+    console.print(f"{debate['received']} of {debate['eligible']} answered{side}; score {debate['score']:.2g}")
     if debate["tied"]:
         console.print(f"a tie between {escape(', '.join(debate['tied']))}: it goes to the earliest agent")

@@ -99,6 +99,7 @@ def _with_decision(facts: ProtocolFacts, rule: str) -> ProtocolFacts:
         suits=suits,
         templates={**facts.templates, **texts},
         names={**facts.names, **names},
+        judged=facts.judged or rule in ("judge", "mediator"),
     )
 
 

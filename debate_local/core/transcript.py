@@ -77,6 +77,10 @@ class Turn:
     heard: the (agent, round) pairs of others whose text, or what stands for it (an answer, a summary), was in its
     prompt. role: `debater`, or what a helper is (judge, summariser, ...); agent is -1 for one that is nobody of the
     cast. step: a further request of a turn. confidence: what it states of itself, None when that was not asked for.
+    stances: (answer key, `agree`, `disagree` or "" for what cannot be read) for each answer that it was to judge; None
+    when that was not asked for.
+    side: what a debater stands for, or a judge supports; "" where there are no sides. json_rule: how the JSON that was
+    asked for was read, or why it could not be; "" where none was asked for.
     """
 
     agent: int
@@ -88,6 +92,9 @@ class Turn:
     role: str = "debater"
     step: str = ""
     confidence: Answer | None = None
+    stances: tuple[tuple[str, str], ...] | None = None
+    side: str = ""
+    json_rule: str = ""
 
     @property
     def votes(self) -> bool:
@@ -101,7 +108,8 @@ class Decision:
 
     answers: usually one; with the rules `each` and `none` there are several, every one is scored, and the score is
     their mean (so is the cost with `each`: they need not have known of each other). counts: votes by key, most first.
-    tied: the keys that shared the top count. eligible: who could vote; received: whose votes counted.
+    tied: the keys that shared the top count. eligible: who could vote; received: whose votes counted. side: the one
+    that a judge decided for; "" where there is none.
     """
 
     rule: str
@@ -110,6 +118,7 @@ class Decision:
     tied: tuple[str, ...] = ()
     eligible: int = 0
     received: int = 0
+    side: str = ""
 
     @property
     def answer(self) -> Answer:
@@ -119,8 +128,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All turns of one debate, in order of round, then agent (a summary before the turn that reads it), and what was
-    decided; the turns of a decision that asks stand last."""
+    """All turns of one debate, in order of round, then agent (a summary before the turn that reads it, and a judge of
+    the round at its end), and what was decided; the turns of a decision that asks stand last."""
 
     item_id: str
     turns: tuple[Turn, ...]

@@ -1,6 +1,6 @@
 """What fails here fails before anything is loaded, written or paid for (law 10)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from debate_local.core.chat import ChatRequest, Completion, Engine, Message, digest
@@ -61,6 +61,41 @@ def check_cast(cell: Cell, engine: Engine) -> list[str]:
     return notes
 
 
+def notes_on_models(run: "PlannedRun") -> list[str]:
+    """Notes on a cast of several models: a judge that is one of them, and one that speaks for most of the agents.
+
+    Names that stand for the same weights are one model.
+    """
+    count = run.facts.voters(**run.cell.protocol.options) if run.facts.controls and run.facts.voters else 0
+    members = [run.setting.agent(agent) for agent in range(count)]
+    models = [run.engine.identities[member.model] for member in members]
+    if len(set(models)) < 2:
+        return []
+    notes = []
+    judge = run.setting.judge or members[0]
+    own = _numbers(models, run.engine.identities[judge.model])
+    if run.facts.judged and own:
+        notes.append(
+            f"the judge is model {judge.model!r}, as {own} of {count}, and not as the others: judges favour their own "
+            "model's side (Liang et al. 2024). Give it a third model, judge={model: ...}, or run it with the sides "
+            "swapped too"
+        )
+    most = max(models, key=models.count)
+    if 2 * models.count(most) > count:
+        name = members[models.index(most)].model
+        notes.append(
+            f"model {name!r} is {_numbers(models, most)} of {count}: alone it has the majority, and a vote follows it. "
+            "Give each model as many agents, or decide otherwise than by vote"
+        )
+    return notes
+
+
+def _numbers(models: Sequence[str], model: str) -> str:
+    """`agent 2`, `agents 1 and 3`: those that are this model."""
+    numbers = [str(place) for place, one in enumerate(models, start=1) if one == model]
+    return f"agent{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}" if numbers else ""
+
+
 def _speakers(cell: Cell) -> list[tuple[str, Agent]]:
     """All agents of a cell, its helpers too, as a person names them."""
     helpers = [(name, getattr(cell, name)) for name in HELPERS]
@@ -116,6 +151,7 @@ def rehearse(runs: Sequence["PlannedRun"]) -> None:
                 run.cell.decision,
                 run.setting.templates,
                 run.task.rows,
+                run.engine.group,
             ]
         )
         if kind in played:
@@ -123,7 +159,9 @@ def rehearse(runs: Sequence["PlannedRun"]) -> None:
         played.add(kind)
         item = run.task.items[0]
         try:
-            transcript = ask_in_turn(run.debate(item), _placeholders)
+            transcript = ask_in_turn(run.debate(item), _placeholders_of(run))
+        except OptionFault:
+            raise
         except Exception as error:
             raise OptionFault(
                 f"{run.label}: rehearsed with placeholders for replies, its debate on item {item.id} fails: "
@@ -133,5 +171,15 @@ def rehearse(runs: Sequence["PlannedRun"]) -> None:
             raise OptionFault(f"{run.label}: its debate returns {type(transcript).__name__}, not a Transcript")
 
 
-def _placeholders(requests: list[ChatRequest]) -> list[Completion]:
-    return [Completion("(a reply)", generated_tokens=1) for _ in requests]
+def _placeholders_of(run: "PlannedRun") -> Callable[[list[ChatRequest]], list[Completion]]:
+    """What answers a rehearsal. Raises OptionFault for a request that the run's engine would refuse."""
+
+    def answer(requests: list[ChatRequest]) -> list[Completion]:
+        if any(request.schema is not None for request in requests) and not run.engine.engine.limits.schema:
+            raise OptionFault(
+                f"{run.label}: engine {run.cell.engine.name!r} cannot hold replies to a JSON schema; use engine=vllm "
+                "or engine=openai, or ask without one (protocol.schema=false)"
+            )
+        return [Completion("(a reply)", generated_tokens=1) for _ in requests]
+
+    return answer

@@ -22,6 +22,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     flat |= {name: agent and digest(agent_json(agent))[:4] for name in HELPERS for agent in [getattr(cell, name)]}
     flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
     flat |= {"shuffle": cell.shuffle, "ids": cell.ids and digest(sorted(cell.ids))[:4]}
+    flat["convincing"] = cell.convincing and cell.convincing.hash[:4]
     flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
     models = [agent.model for agent in cell.cast]
     flat |= {"prompt": cell.prompt, "model": "+".join(models if len(set(models)) > 1 else models[:1])}
@@ -54,8 +55,6 @@ def label(cell: Cell, varying: Set[str]) -> str:
     """A cell's name in tables: the protocol, its whole numbers, and whatever else varies in the sweep."""
     words = [cell.protocol.name, *_protocol_words(cell.protocol), *_rule_words(cell)]
     settings = _settings(cell)
-    if len(cell.engine.options.get("models") or ()) > 1:
-        varying = varying | {"model"}
     last = {key: key.rpartition(".")[2] for key in varying}
     # `seed` may be the run's, the task's and the engine's: what one word does not tell apart is written whole.
     often = Counter(last.values())

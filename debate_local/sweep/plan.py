@@ -10,7 +10,7 @@ from typing import Any
 
 from debate_local.core.chat import Engine, digest
 from debate_local.core.confidence import ConfidenceReader
-from debate_local.core.decisions import ASKED, deciding
+from debate_local.core.decisions import deciding
 from debate_local.core.protocol import ProtocolFacts, facts_of
 from debate_local.core.setting import Agent, Setting
 from debate_local.core.task import Task
@@ -21,12 +21,14 @@ from debate_local.tasks.quirks import kept_items, told
 
 from . import machine, options
 from .cells import HELPERS, agent_json, cell_json, choice_json
-from .checks import check_cast, check_items, rehearse
+from .checks import check_cast, check_items, notes_on_models, rehearse
 from .config import Cell, Choice
+from .controls import control_cell, controls_of, votes
 from .engines import maker
 from .labels import label as label_of
 from .labels import slug, varying_settings
 from .options import OptionFault
+from .samples import check_samples_of
 from .sources import model_sources
 from .store import rows_hash
 from .subset import chosen_items, oddities_of
@@ -155,10 +157,19 @@ class _Planner:
                 f"{run.label}: temperature 0 and a cast of one: all agents start with the same answer, and only one "
                 "request is sent for them. Give the cast personas, models or another temperature"
             )
+        for note in notes_on_models(run):
+            self._note(f"{run.label}: {note}")
+        if not run.facts.agents and cell.controls and run.facts.controls and _all_greedy(cell):
+            self._note(
+                f"{run.label}: temperature 0: the samples of a model are all alike, and so its control sc_calls is no "
+                "more than `single`. A control that votes needs another temperature"
+            )
         if not (cell.controls and run.facts.controls):
             return
-        for name, changed in _controls(run, self._note):
-            control = self._add(changed, asked=False)
+        for name, changed in controls_of(run, self._note):
+            # A member alone is told by its model.
+            told = () if changed.cast == cell.cast else ("model", "cast")
+            control = self._add(changed, asked=False, told=told)
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
 
@@ -166,15 +177,20 @@ class _Planner:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _add(self, cell: Cell, asked: bool) -> PlannedRun:
-        run = self._resolve(cell, asked)
+    def _add(self, cell: Cell, asked: bool, told: Sequence[str] = ()) -> PlannedRun:
+        """Plan a cell. told: what its label says beside what varies between the cells that were asked for."""
+        run = self._resolve(cell, asked, self._varying.union(told))
         known = self.runs.setdefault(run.id, run)
         known.asked |= asked
         return known
 
-    def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
+    def _resolve(self, cell: Cell, asked: bool, varying: frozenset[str]) -> PlannedRun:
         function, facts, templates = _worded(cell)
         task, engine = self._task(cell), self._engine(cell)
+        cell = _without_unshown(cell, facts)
+        if cell.convincing is not None:
+            with _blamed_on("convincing samples for protocol", cell.protocol):
+                check_samples_of(cell.convincing, task.task.name, task.items, engine.identities)
         for note in check_cast(cell, engine.engine):
             self._note(note)
         if not engine.engine.limits.seed and any(not agent.sampling.greedy for agent in cell.cast):
@@ -187,8 +203,8 @@ class _Planner:
             if facts.suits is not None:
                 facts.suits(setting, **cell.protocol.options)
         run_id = slug(cell, digest(_ingredients(cell, templates, task, engine))[:8])
-        label = label_of(cell, self._varying)
-        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, self._varying)
+        label = label_of(cell, varying)
+        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, varying)
 
     def _task(self, cell: Cell) -> PlannedTask:
         key = digest(
@@ -238,6 +254,12 @@ def _worded(cell: Cell) -> tuple[Callable[..., Debate], ProtocolFacts, dict[str,
         return function, facts, facts.checked_templates(cell.templates)
 
 
+def _without_unshown(cell: Cell, facts: ProtocolFacts) -> Cell:
+    """Samples that are not shown are no part of a run."""
+    shown = facts.samples(**cell.protocol.options) != "none"
+    return cell if shown else replace(cell, convincing=None)
+
+
 def _ingredients(cell: Cell, templates: Mapping[str, str], task: PlannedTask, engine: PlannedEngine) -> dict[str, Any]:
     """All that affects a run's result."""
     helpers = {name: getattr(cell, name) for name in HELPERS}
@@ -256,6 +278,7 @@ def _ingredients(cell: Cell, templates: Mapping[str, str], task: PlannedTask, en
         "seed": cell.seed,
         # Only where there are some, so that they take nothing from the identity of other runs.
         **({"quirks": list(cell.quirks)} if cell.quirks else {}),
+        **({} if cell.convincing is None else {"convincing": cell.convincing.hash}),
     }
 
 
@@ -263,25 +286,22 @@ def votes_instead(run: PlannedRun, control: str, samples: int) -> PlannedRun:
     """Self-consistency of so many samples as a control of a run, on its rows and its engine."""
     cell = control_cell(run, control, votes(samples, run.facts.alone(**run.cell.protocol.options)))
     function, facts, templates = _worded(cell)
+    cell = _without_unshown(cell, facts)
     run_id = slug(cell, digest(_ingredients(cell, templates, run.task, run.engine))[:8])
     setting = setting_of(cell, run.task.task, templates)
     label = label_of(cell, run.varying)
     return PlannedRun(run_id, label, cell, False, function, facts, setting, run.task, run.engine, run.varying)
 
 
+def _all_greedy(cell: Cell) -> bool:
+    return all(agent.sampling.greedy for agent in cell.cast)
+
+
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
     """What the cell's debates are given beside their items."""
     reader = ConfidenceReader(confidence.FORMAT, confidence.read_confidence)
-    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader)
-
-
-def decision_of_control(cell: Cell, control: str) -> str | None:
-    """The cell's own decision where it would be fair; a vote without debate is decided without asking anybody."""
-    if control == "single":
-        return None
-    asks = cell.decision in ASKED or cell.decision == "none"
-    votes_only = control == "vote0" or control.startswith("sc_")
-    return None if asks and votes_only else cell.decision
+    samples = () if cell.convincing is None else cell.convincing.samples
+    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader, samples=samples)
 
 
 @contextlib.contextmanager
@@ -293,59 +313,3 @@ def _blamed_on(what: str, choice: Choice) -> Iterator[None]:
         raise
     except (ValueError, OSError) as error:
         raise OptionFault(f"{what} {choice.name!r}: {error}") from error
-
-
-def votes(samples: int, asked: Mapping[str, Any]) -> Choice:
-    """Self-consistency of so many samples, which ask what `asked` says."""
-    return Choice("self_consistency", options.check("protocol", "self_consistency", {"samples": samples, **asked}))
-
-
-def control_cell(run: PlannedRun, control: str, protocol: Choice) -> Cell:
-    """The cell of a control: all as in the run's cell, but for the protocol and what only the run's own has."""
-    decision = decision_of_control(run.cell, control)
-    known = facts_of(deciding(options.load("protocol", protocol.name), decision)).templates
-    templates = {key: text for key, text in run.cell.templates.items() if key in known}
-    return replace(run.cell, protocol=protocol, templates=templates, decision=decision)
-
-
-def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Cell]]:
-    """The cells that a debate must beat at equal cost (law 7); those that its bill pays for come later."""
-    protocol, chosen = run.cell.protocol, []
-    alone = run.facts.agents(**protocol.options) if run.facts.agents else 1
-    asked = run.facts.alone(**protocol.options)
-    chosen.append(("single", Choice("single", options.check("protocol", "single", {"agents": alone, **asked}))))
-    if not run.task.task.votable:
-        note(f"task {run.cell.task.name!r} has answers that cannot be voted on: no vote controls")
-    else:
-        if run.facts.agents:
-            chosen.append(("vote0", votes(alone, asked)))
-        chosen.append(("sc_calls", votes(run.calls, asked)))
-    if run.facts.reflect is None:
-        note(f"protocol {protocol.name!r} says nothing of how its agents check themselves alone: no reflect control")
-    elif (alone_options := run.facts.reflect(**protocol.options)) is not None:
-        checked = options.check("protocol", protocol.name, alone_options)
-        chosen.append(("reflect", Choice(protocol.name, checked)))
-    chosen += _variants(run, note)
-    return [(name, control_cell(run, name, choice)) for name, choice in chosen] + _members_alone(run, asked)
-
-
-def _variants(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
-    """The further controls that were asked for: the same debate with one option otherwise."""
-    protocol, found = run.cell.protocol, []
-    for name in run.cell.extra_controls:
-        variant = run.facts.variants.get(name)
-        if variant is None:
-            known = ", ".join(sorted(run.facts.variants)) or "none"
-            note(f"protocol {protocol.name!r} has no control {name!r}; it has {known}")
-        elif (changed := variant(**protocol.options)) is not None:
-            found.append((name, Choice(protocol.name, options.check("protocol", protocol.name, changed))))
-    return found
-
-
-def _members_alone(run: PlannedRun, asked: Mapping[str, Any]) -> list[tuple[str, Cell]]:
-    """Where several models debate: each alone at equal calls, so that the best of them can be told."""
-    members = {agent.model: agent for agent in reversed(run.cell.cast)}
-    if len(members) < 2 or not run.task.task.votable:
-        return []
-    cell = control_cell(run, "sc_member", votes(run.calls, asked))
-    return [("sc_member", replace(cell, cast=(member,))) for member in reversed(members.values())]

@@ -1,4 +1,4 @@
-"""From a cell to its task: with the quirks that it names, and examples before each question where they are asked for."""
+"""From a cell to its task: with the quirks that it names, and examples before each question where some are wanted."""
 
 import inspect
 from collections.abc import Callable, Mapping

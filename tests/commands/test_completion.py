@@ -126,8 +126,8 @@ def test_the_options_offered_are_those_of_the_name_on_the_line(offered: Offered,
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("run protocol=self_consistency protocol.s", ["protocol.samples="]),
-        ("run protocol.samp", []),
+        ("run protocol=self_consistency protocol.sa", ["protocol.samples="]),
+        ("run protocol.iter", []),
         ("run protocol.rou", ["protocol.rounds="]),
         # Of two names, what both have; of two choices, the last.
         ("run -m protocol=debate,single protocol.a", ["protocol.agents="]),
@@ -139,6 +139,9 @@ def test_the_options_offered_are_those_of_the_name_on_the_line(offered: Offered,
         # A preset has the options of what it extends; an experiment brings its task and protocol.
         ("run task=arithmetic_du2023 task.operato", ["task.operators="]),
         ("run experiment=demo task.operato", ["task.operators="]),
+        # One that extends another brings that one's.
+        ("run experiment=chen2024_votes protocol.gr", ["protocol.groups=", "protocol.grouped="]),
+        ("convince --output x protocol=reconcile protocol.gr", ["protocol.groups=", "protocol.grouped="]),
         ("run task=nosuch task.", []),
         ("run task=nosuch protocol=nosuch lim", ["limit="]),
         ("run nosuch.", []),
@@ -299,7 +302,7 @@ def bash() -> str:
     [
         ("debate-local ru", ["run"]),
         ("debate-local run protocol=self_c", ["self_consistency"]),
-        ("debate-local run protocol=self_consistency protocol.s", ["protocol.samples="]),
+        ("debate-local run protocol=self_consistency protocol.sa", ["protocol.samples="]),
         ("debate-local plan -m protocol.order=simultaneous,seq", ["simultaneous,sequential"]),
         ("debate-local plan schedule=", ["rounds", "continuous"]),
         ("debate-local run -", ["-m", "--multirun", "--cfg", "--resolve", "--help"]),
@@ -385,7 +388,7 @@ def _until(terminal: int, pattern: str) -> re.Match[str]:
     ("line", "words"),
     [
         ("debate-local run protocol=self_c", ["protocol=self_consistency"]),
-        ("debate-local run protocol=self_consistency protocol.s", ["protocol.samples="]),
+        ("debate-local run protocol=self_consistency protocol.sa", ["protocol.samples="]),
         ("cd .; bin/debate-local plan schedule=", ["schedule=continuous", "schedule=rounds"]),
         ("debate-local run output=some", ["output=some_runs/"]),
     ],

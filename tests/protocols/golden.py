@@ -10,12 +10,14 @@ from typing import Any
 
 from debate_local.core.chat import ChatRequest, Completion
 from debate_local.core.setting import Agent
+from debate_local.core.stances import FORMAT
 from debate_local.core.transcript import Transcript, Turn
 from tests.protocols.scene import CONFIDENCE, function, hold
 
 FOLDER = Path(__file__).parents[1] / "golden"
 NAMES = ("one", "two", "three", "four", "five")
 NAMED = (Agent(name="Ada"), Agent(name="Ben"), Agent(name="Cem"))
+TABLE = (Agent(model="a"), Agent(model="b"), Agent(model="c"))
 PERSONAS = (Agent(persona="You are a careful accountant."), Agent(persona="You are a bold gambler."), Agent())
 
 # (protocol, file, decision, cast, options): what each file shows.
@@ -66,12 +68,35 @@ SCENES: tuple[tuple[str, str, str | None, tuple[Agent, ...], dict[str, Any]], ..
     ("debate", "decision_mediator", "mediator", (Agent(),), {}),
     ("debate", "decision_approval", "approval", PERSONAS, {}),
     ("debate", "decision_ranked", "ranked", (Agent(),), {}),
+    ("debate", "samples_convincing", None, TABLE, {"samples": "convincing", "shots": 1}),
+    ("reconcile", "default", None, TABLE, {"rounds": 3}),
+    ("reconcile", "topology_none", None, TABLE[:1], {"agents": 2, "rounds": 2, "topology": "none", "stop": "never"}),
+    ("reconcile", "samples_convincing", None, TABLE, {"rounds": 2, "samples": "convincing", "shots": 2}),
+    ("reconcile", "samples_random", None, TABLE[:1], {"rounds": 2, "samples": "random", "shots": 1}),
+    ("reconcile", "groups_2", None, TABLE, {"rounds": 2, "groups": 2}),
+    ("reconcile", "not_grouped", None, TABLE, {"rounds": 3, "grouped": False}),
+    ("reconcile", "confidence_none", None, TABLE, {"rounds": 2, "confidence": "none"}),
+    ("reconcile", "without_cot", None, TABLE, {"rounds": 1, "cot": False}),
+    ("explained", "default", None, TABLE, {"agents": 3}),
+    ("single", "samples_convincing", None, TABLE, {"agents": 2, "convincing": "convincing", "shots": 1}),
     ("single", "default", None, (Agent(),), {"agents": 2}),
     ("single", "cot_confidence_evidence", None, (Agent(),), {"cot": True, "confidence": "verbal", "evidence": "all"}),
     ("self_consistency", "default", None, (Agent(),), {}),
     ("reflection", "default", None, (Agent(),), {"rounds": 3}),
     ("self_refine", "default", None, (Agent(),), {"iterations": 2}),
     ("self_refine", "samples", None, (Agent(),), {"samples": 2, "iterations": 1}),
+    ("mad", "default", None, (Agent(),), {}),
+    ("mad", "to_the_limit", None, (Agent(),), {"rounds": 1}),
+    ("mad", "no_break", None, (Agent(),), {"rounds": 2, "adaptive_break": False}),
+    ("mad", "extract_from_first", None, (Agent(),), {"rounds": 2, "adaptive_break": False, "extract_from": "first"}),
+    ("mad", "level_0", None, (Agent(),), {"rounds": 1, "level": 0}),
+    ("mad", "level_1", None, (Agent(),), {"rounds": 1, "level": 1}),
+    ("mad", "level_3", None, (Agent(),), {"rounds": 1, "level": 3}),
+    ("mad", "agents_3", None, (Agent(),), {"agents": 3}),
+    ("mad", "agents_4", None, (Agent(),), {"agents": 4}),
+    ("mad", "base_answer_given", None, (Agent(),), {"rounds": 1, "base_answer": "given"}),
+    ("mad", "personas", None, PERSONAS[:2], {"rounds": 1}),
+    ("mad", "reasks", None, (Agent(model="mumbler"),), {"rounds": 1, "reasks": 1}),
     ("roles", "default", None, (Agent(),), {"rounds": 3}),
     ("roles", "simultaneous", None, (Agent(),), {"order": "simultaneous", "history": "full"}),
     (
@@ -97,6 +122,8 @@ def scripted(request: ChatRequest) -> Completion:
     agent, number = int(who), int(round)
     if step == ["noise"]:
         return Completion("I am a stranger, and speak of something else. Answer: 77", generated_tokens=12)
+    if step and step[0].startswith(("discriminative", "extractive")):
+        return Completion(_verdict(request.model, number, step[0]), generated_tokens=12)
     if step:
         return Completion(_HELP[step[0]], generated_tokens=12)
     answer = agent + 1 if number == 0 or agent == 1 else 3
@@ -106,8 +133,26 @@ def scripted(request: ChatRequest) -> Completion:
     asked = "\n".join(message.content for message in request.messages)
     if CONFIDENCE.format in asked:
         text += f"\nConfidence: 0.{9 - 2 * agent - number}"
+    if FORMAT in asked:
+        text = f"Group 1: agree\n**Group 2:** I do not agree.\nGroup 3: who knows\n{text}"
     # Two characters a token, so that a budget of tokens cuts something.
     return Completion(text, generated_tokens=len(text) // 2)
+
+
+def _verdict(model: str, round: int, step: str) -> str:
+    """No side has won in round 0, the negative one after it. A mumbler must be asked again."""
+    if model == "mumbler" and "again" not in step:
+        return "The sides are close."
+    if step.startswith("extractive"):
+        return '{"Reason": "It was not refuted.", "debate_answer": "1"}'
+    if round == 0:
+        return (
+            '{"Whether there is a preference": "No", "Supported Side": "", "Reason": "Too early.", "debate_answer": ""}'
+        )
+    return (
+        '{"Whether there is a preference": "Yes", "Supported Side": "Negative", "Reason": "It stands.", '
+        '"debate_answer": "2"}'
+    )
 
 
 _HELP = {
@@ -144,7 +189,7 @@ def rendered(title: str, transcript: Transcript) -> str:
     tied = f"; tied: {', '.join(decision.tied)}" if decision.tied else ""
     parts.append(
         f"##### decision\n{decision.rule}: {answers} (votes: {votes}{tied}; {decision.received} of {decision.eligible} "
-        f"counted); ended by: {transcript.stopped}"
+        f"counted){f', for the {decision.side} side' if decision.side else ''}; ended by: {transcript.stopped}"
     )
     return "\n\n".join(parts) + "\n"
 
@@ -152,8 +197,10 @@ def rendered(title: str, transcript: Transcript) -> str:
 def _turn(turn: Turn, before: tuple[Any, ...]) -> str:
     who = f"agent {turn.agent + 1}" if turn.agent >= 0 else "nobody of the cast"
     role = "" if turn.role == "debater" else f", {turn.role}"
+    role += f", {turn.step}" if turn.role == "judge" and turn.step != "judge" else ""
+    side = f", the {turn.side} side" if turn.side else ""
     heard = ", ".join(f"agent {agent + 1} in round {round}" for agent, round in turn.heard) or "nobody"
-    lines = [f"##### round {turn.round}, {who}{role}; hears {heard}"]
+    lines = [f"##### round {turn.round}, {who}{role}{side}; hears {heard}"]
     messages = turn.request.messages
     if before and messages[: len(before)] == before:
         lines.append(f"(the {len(before)} messages of its last prompt, then)")
@@ -164,7 +211,9 @@ def _turn(turn: Turn, before: tuple[Any, ...]) -> str:
 
 
 def _stated(turn: Turn) -> str:
-    return "" if turn.confidence is None else f", confidence {turn.confidence.value}"
+    told = "" if turn.confidence is None else f", confidence {turn.confidence.value}"
+    stances = ", ".join(f"{key}: {word or 'no stance'}" for key, word in turn.stances or ())
+    return f"{told}; {stances}" if stances else told
 
 
 def main() -> None:

@@ -32,6 +32,8 @@ NAMES = [
     for module in pkgutil.iter_modules(debate_local.protocols.__path__)
     if hasattr(importlib.import_module(f"debate_local.protocols.{module.name}"), module.name)
 ]
+# Those whose agents always speak one after another, and who end a round with a judge of what was said in it.
+IN_TURN = ("mad",)
 EVERY_PROTOCOL = pytest.mark.parametrize("name", NAMES)
 
 
@@ -56,9 +58,12 @@ WORDS: dict[str, st.SearchStrategy[Any]] = {
     "topology": st.sampled_from(["full", "none", "ring", "star", "nearest:1", "nearest:2", "random:0.5"]),
     "threshold": st.none() | st.sampled_from([0.5, 0.6667, 1.0]),
     "peer_tokens": st.none() | st.integers(32, 64),
+    "shots": st.integers(1, 4),
     "summary_from": st.none() | st.integers(1, 4),
     "odd_one_out": st.none() | st.integers(1, 3),
     "evidence_parts": st.none() | st.integers(0, 3),
+    "level": st.integers(0, 3),
+    "reasks": st.integers(0, 2),
     "roles": st.sampled_from(
         [
             ({"name": "a", "instructions": "Be a."}, {"name": "b", "instructions": "Be b.", "sees": ["a"]}),
@@ -83,6 +88,8 @@ def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
     for key in (*sizes, *others):
         given[key] = draw(WORDS[key] if key in WORDS else values(hints[key], given[key]))
     # What belongs together.
+    if given.get("grouped") is False:
+        given["groups"] = None
     if given.get("stop") == "threshold":
         given["threshold"] = given["threshold"] or 0.6
     elif "threshold" in given:
@@ -164,11 +171,17 @@ def test_transcripts_do_not_depend_on_schedule_batch_order_max_live_shard_or_sha
     assert together == [alone[item.id] for item in shard]
 
 
-def may_read(chosen: dict[str, Any], reader: Turn, read: Turn) -> bool:
-    """May the text of one turn be in another's prompt? Of its own round only a summary, or in turn an earlier one's."""
+def may_read(name: str, chosen: dict[str, Any], reader: Turn, read: Turn) -> bool:
+    """May the text of one turn be in another's prompt? Of its own round only a summary, or in turn an earlier one's.
+
+    What a judge says is read by nobody but itself, when it is asked again.
+    """
+    if read.role == "judge":
+        return (reader.role, reader.round) == (read.role, read.round) and read.step < reader.step
     if read.round < reader.round:
         return True
     in_turn = chosen.get("order") == "sequential" and read.agent < reader.agent
+    in_turn |= name in IN_TURN and (reader.role == "judge" or read.agent < reader.agent)
     helped = read.agent == reader.agent and bool(read.step) and not reader.step
     return read.round == reader.round and (in_turn or helped)
 
@@ -190,7 +203,7 @@ def test_a_rounds_prompts_hold_texts_of_earlier_rounds_only(name: str, data: st.
             for word, (of, other) in said.items():
                 if word in prompt:
                     assert of == debate
-                    assert may_read(chosen, turn, other)
+                    assert may_read(name, chosen, turn, other)
 
 
 @EVERY_PROTOCOL
@@ -203,7 +216,9 @@ def test_heard_names_exactly_the_others_whose_text_is_in_the_prompt(name: str, d
     # An answer or a summary stands for the text; the odd one out has no turn.
     whole = chosen.get("peers", "full") == "full" and chosen.get("summary_from") is None
     for turn in done.turns:
-        last = turn.request.messages[-1].content
+        # Who is asked again has been told before.
+        told = [message.content for message in turn.request.messages]
+        last = "\n".join(told) if "again" in turn.step else told[-1]
         in_prompt = {who for who, word in said.items() if who[0] != turn.agent and word in last}
         heard = {who for who in turn.heard if who[0] + 1 != chosen.get("odd_one_out")}
         assert heard == in_prompt if whole or turn.role == "summariser" else heard >= in_prompt
@@ -296,6 +311,8 @@ def test_roles_alternate_and_no_message_is_empty_whatever_came_back(
 @settings(max_examples=40, deadline=None)
 def test_the_number_of_requests_is_what_its_facts_say(name: str, data: st.DataObject) -> None:
     chosen = data.draw(options(name))
+    # Half of two is one, who agrees with itself.
+    assume((chosen.get("threshold") or 1) > 0.5)
     # So many answers that nobody ever agrees: no debate ends early.
     engine = LateEngine(lambda request: marked(request, answers=10**12))
     transcripts([function(name)(Known().items()[0], setting_of(name), **chosen)], engine)
@@ -352,6 +369,13 @@ def test_every_decision_ends_after_every_protocol_whatever_comes_back(
         ("self_refine", {"samples": 1, "iterations": 3}, 7),
         ("self_refine", {"samples": 5, "iterations": 2}, 25),
         ("roles", {}, 6),
+        ("reconcile", {}, 12),
+        ("reconcile", {"agents": 5, "rounds": 2, "samples": "convincing"}, 10),
+        ("explained", {"agents": 3}, 6),
+        ("mad", {}, 10),
+        ("mad", {"agents": 4, "rounds": 1}, 6),
+        ("mad", {"rounds": 5, "adaptive_break": False}, 16),
+        ("mad", {"base_answer": "given", "reasks": 1}, 15),
     ],
 )
 def test_calls_of_the_well_known_settings(name: str, chosen: dict[str, Any], calls: int) -> None:
@@ -374,7 +398,8 @@ def test_turns_are_in_order_and_each_request_is_one_turn(name: str, data: st.Dat
     engine = LateEngine(marked, seed=5)
     (done,) = transcripts([function(name)(Known().items()[0], setting_of(name), **chosen)], engine)
     assert len(done.turns) == len(engine.requests)
-    order = [(turn.round, turn.agent) for turn in done.turns]
+    # Who is nobody of the cast speaks at the end of a round.
+    order = [(turn.round, turn.agent < 0, turn.agent) for turn in done.turns]
     assert order == sorted(order)
 
 

@@ -11,9 +11,9 @@ bare (nothing but the number).
 import re
 from fractions import Fraction
 
+from debate_local.core.fields import read_fields
 from debate_local.core.transcript import Answer
 from debate_local.tasks.answers import voice
-from debate_local.tasks.answers.fields import read_fields
 from debate_local.tasks.answers.numerals import canonical, find_words
 from debate_local.tasks.answers.reply import lower, nothing_in, own_part
 

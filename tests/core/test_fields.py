@@ -1,23 +1,14 @@
-"""Fields and judgements: strict JSON, what models make of it, and replies that are neither."""
+"""Fields of a reply: strict JSON, what models make of it, and replies that are neither."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debate_local.tasks.answers.fields import read_fields
-from debate_local.tasks.answers.judgement import read_judgement, read_side, same_judgement
-from tests.tasks.graded_cases import assert_read_as_expected, graded_cases
+from debate_local.core.fields import read_fields
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.hazard("D10")
-@pytest.mark.parametrize("case", graded_cases("judge_json"))
-def test_a_graded_judgement_is_read_as_a_careful_person_reads_it(case: dict[str, Any]) -> None:
-    assert_read_as_expected(case)
 
 
 @pytest.mark.parametrize(
@@ -98,75 +89,6 @@ def test_a_name_is_needed() -> None:
         read_fields("{}", [])
 
 
-@pytest.mark.hazard("D11")
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '{"Supported Side": "Both", "debate_answer": "42 and 40"}',
-        '{"Supported Side": "Affirmative/Negative", "debate_answer": "42"}',
-        '{"Whether there is a preference": "No", "Supported Side": "", "debate_answer": "42"}',
-        '{"debate_answer": "42 or 40"}',
-        '{"debate_answer": "A and B"}',
-        '{"debate_answer": ["A", "B"]}',
-        '{"debate_answer": ""}',
-        '{"debate_answer": "neither"}',
-        '{"debate_answer": "I cannot decide"}',
-        '{"Reason": "no answer field"}',
-        "The affirmative side is right.",
-    ],
-)
-def test_both_sides_no_preference_and_two_values_are_no_decision(reply: str) -> None:
-    answer = read_judgement(reply)
-    assert answer.missing and answer.rule.startswith("no decision")
-
-
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [
-        ("The answer is 42 apples.", "42"),
-        ("$1,234.50", "1234.5"),
-        ("\\text{B}", "B"),
-        ("(b)", "B"),
-        ("B) the second", "B"),
-        ("The answer is (C).", "C"),
-        ("Yes, it does.", "yes"),
-        ("no", "no"),
-        ("Marie Curie", "Marie Curie"),
-        (42, "42"),
-        (True, "true"),
-        (["42"], "42"),
-    ],
-)
-def test_the_decision_is_taken_out_of_a_sentence(given: object, value: str) -> None:
-    answer = read_judgement(json.dumps({"debate_answer": given}))
-    assert answer.value == value
-    assert same_judgement(answer, value.upper())
-
-
-def test_a_number_is_compared_as_a_number() -> None:
-    assert same_judgement(read_judgement('{"debate_answer": "18.0"}'), "18")
-    assert not same_judgement(read_judgement('{"debate_answer": "18.5"}'), "18")
-    assert not same_judgement(read_judgement("nothing"), "nothing")
-
-
-@pytest.mark.hazard("D21")
-@pytest.mark.parametrize(
-    ("reply", "side"),
-    [
-        ("The concrete proposal of con wins", "con"),
-        ("Pro wins, for its proposal is concrete.", "pro"),
-        ("I support con; the case of pro is weak.", "con"),
-        ('{"Supported Side": "Pro"}', "pro"),
-        ("The proposal convinces me.", None),
-        ("Pro and con are equally strong.", None),
-        ('{"Supported Side": "pro and con"}', None),
-        ("Does con win?", "con"),
-    ],
-)
-def test_a_side_is_named_by_a_whole_word(reply: str, side: str | None) -> None:
-    assert read_side(reply, ("pro", "con")).key == side
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -194,16 +116,13 @@ FRAGMENTS = [
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join), st.text(max_size=200)))
-def test_no_text_breaks_the_readers(reply: str) -> None:
+def test_no_text_breaks_the_reader(reply: str) -> None:
     assert set(read_fields(reply, ["answer", "debate_answer"]).values) <= {"answer", "debate_answer"}
-    answer = read_judgement(reply)
-    assert (answer.key is None) == (answer.value is None) == (answer.span is None)
-    assert read_side(reply, ("affirmative", "negative")).rule
 
 
-@pytest.mark.parametrize(
-    "unit", ["{", "[{", '{"a": ', '{"answer": "', "{'a':'b',", '"', "\\", "answer: ", '{"answer": "1"} ']
-)
+MARKS = ["{", "[{", '{"a": ', '{"answer": "', "{'a':'b',", '"', "\\", "answer: ", '{"answer": "1"} ']
+
+
+@pytest.mark.parametrize("unit", MARKS)
 def test_a_megabyte_of_one_mark_is_read_to_the_end(unit: str) -> None:
     assert read_fields(unit * (1_000_000 // len(unit)), ["answer"]).rule
-    assert read_judgement(unit * (1_000_000 // len(unit))).rule

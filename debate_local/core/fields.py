@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from debate_local.core.chat import split_reasoning
+from .chat import split_reasoning
 
 # An object that matters is neither longer nor deeper; a reply may begin thousands that are none.
 _LONGEST = 20_000
 _MOST_OBJECTS = 24
 _DEEPEST = 6
+
+
+# The rules by which something was read; any other says why there is nothing.
+RULES = ("strict", "embedded", "lenient", "lines")
 
 
 @dataclass(frozen=True, slots=True)
