@@ -79,7 +79,7 @@ class Turn:
     cast. step: a further request of a turn. confidence: what it states of itself, None when that was not asked for.
     stances: (answer key, `agree`, `disagree` or "" for what cannot be read) for each answer that it was to judge; None
     when that was not asked for.
-    side: what a debater stands for, or a judge supports; "" where there are no sides. json_rule: how the JSON that was
+    side: what a debater stands for, or a judge decides for; "" where there is none. json_rule: how the JSON that was
     asked for was read, or why it could not be; "" where none was asked for.
     """
 

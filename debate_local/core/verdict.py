@@ -32,12 +32,15 @@ class Verdict:
 
     @property
     def readable(self) -> bool:
-        """Had the reply any field that was asked for?"""
-        return self.rule in RULES
+        """Had the reply the fields that were asked for? Without an answer it must say that there is no preference."""
+        return self.rule in RULES and self.undecided != _NO_ANSWER
 
     def without(self, why: str) -> "Verdict":
         """The same, no decision after all."""
         return replace(self, answer="", undecided=why)
+
+
+_NO_ANSWER = "no answer is given"
 
 
 def ask_preference(sides: Sequence[str]) -> str:
@@ -77,12 +80,12 @@ def read_verdict(text: str, sides: Sequence[str] = ()) -> Verdict:
     # Apart from the others: an object that holds a reason and nothing else is not where they stand.
     reason = str(read_fields(text, (REASON,)).values.get(REASON, ""))
     verdict = Verdict(side or "", "", reason, given.rule)
-    if not verdict.readable:
+    if given.rule not in RULES:
         return verdict.without(given.rule)
-    if answer is None:
-        return verdict.without("no answer is given")
     if preference is False or _NO.fullmatch(str(preference or "")):
         return verdict.without("no preference")
+    if answer is None:
+        return verdict.without(_NO_ANSWER)
     if side is None:
         return verdict.without("not one side")
     written, why = _answer(answer)

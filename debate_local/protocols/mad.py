@@ -191,7 +191,7 @@ def mad(
     extract_from: the judge at the end reads the whole record (Liang et al.), or each side's first speech (first: the
       released code).
     schema: the judge's replies are held to the JSON that is asked for, by engines that can.
-    reasks: how often the judge is asked again when its reply has none of the fields; each is a call of the debate.
+    reasks: how often the judge is asked again when its reply lacks the fields that matter; each is a call.
     """
     debate = _Debate(item, setting, SIDES[:agents], rounds, level, schema, reasks)
     base = (yield from debate.base()) if base_answer == "given" else ""
@@ -207,7 +207,7 @@ def mad(
 
 @dataclass(frozen=True, slots=True)
 class _Ruling:
-    """What a judge's reply comes to: the answer that it decides on, if any, and the side."""
+    """What a judge's reply comes to: the answer that it decides on, if any, and for which side."""
 
     answer: Answer
     side: str
@@ -296,16 +296,15 @@ class _Debate:
         if completion.error is not None:
             return _Ruling(Answer.none("failed"), "", "")
         if verdict.undecided:
-            return _Ruling(Answer.none(f"undecided: {verdict.undecided}"), verdict.side, verdict.rule)
+            return _Ruling(Answer.none(f"undecided: {verdict.undecided}"), "", verdict.rule)
         answer = self._read(verdict.answer, completion)
         if answer.missing:
-            unread = Answer.none(f"undecided: its answer cannot be read ({answer.rule})")
-            return _Ruling(unread, verdict.side, verdict.rule)
+            return _Ruling(Answer.none(f"undecided: its answer cannot be read ({answer.rule})"), "", verdict.rule)
         last = {turn.side: turn.answer.key for turn in self._turns if turn.votes}
         givers = [side for side, key in last.items() if key == answer.key]
         if verdict.side and givers and last.get(verdict.side) not in (None, answer.key):
             why = f"undecided: it supports one side and gives another's answer ({verdict.side}, {givers[0]})"
-            return _Ruling(Answer.none(why), verdict.side, verdict.rule)
+            return _Ruling(Answer.none(why), "", verdict.rule)
         # Where it names no side, the only one that gives this answer is the one it decides for.
         side = verdict.side or (givers[0] if len(givers) == 1 else "")
         return _Ruling(answer, side, verdict.rule)
@@ -323,7 +322,6 @@ class _Debate:
 
     def ended(self, rule: str, answer: Answer, side: str, stopped: str) -> Transcript:
         """The whole debate, decided by the judge."""
-        side = "" if answer.missing else side
         decision = Decision(rule, (answer,), eligible=1, received=int(not answer.missing), side=side)
         return Transcript(self._item.id, tuple(self._turns), decision, stopped)
 

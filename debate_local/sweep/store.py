@@ -67,7 +67,7 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "agent": ("int32", "from 0"),
     "step": ("string", "a further request of the same turn; empty for the first"),
     "role": ("string", "debater, judge, ..."),
-    "side": ("string", "what a debater stands for, or a judge supports; null where there is none"),
+    "side": ("string", "what a debater stands for, or a judge decides for; null where there is none"),
     "model": ("string", "the name in the pool"),
     "heard": ("list<string>", "whose text was in the prompt: agent.round"),
     "history": ("int32", "how many earlier messages the request repeated before `prompt`"),

@@ -63,7 +63,13 @@ def test_an_answer_without_a_word_on_sides_decides() -> None:
 )
 def test_what_speaks_against_itself_does_not_decide(fields: dict[str, object], why: str) -> None:
     verdict = read_verdict(reply(**fields), SIDES)
-    assert verdict.answer == "" and verdict.undecided == why and verdict.readable
+    assert verdict.answer == "" and verdict.undecided == why
+    # What decides nothing was read all the same; only a verdict that lacks its answer may be asked for again.
+    assert verdict.readable == (why != "no answer is given")
+
+
+def test_no_preference_needs_no_answer() -> None:
+    assert read_verdict(reply(preference="No", reason="Too early."), SIDES).readable
 
 
 @pytest.mark.parametrize(
