@@ -1,11 +1,13 @@
 """Examples before a question. Run: pytest tests/tasks/test_few_shot.py"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from debate_local.sweep.compose import compose
 from debate_local.sweep.config import Choice
 from debate_local.sweep.options import check, names
 from debate_local.sweep.tasks import task_of
@@ -22,7 +24,8 @@ def sums(*numbers: int) -> list[dict[str, Any]]:
 
 
 def made(name: str = "gsm8k", **options: Any) -> Any:
-    return task_of(Choice(name, check("task", name, options)))
+    (cell,), _ = compose(["engine=scripted"])
+    return task_of(replace(cell, task=Choice(name, check("task", name, options))))
 
 
 @pytest.fixture
