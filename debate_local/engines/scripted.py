@@ -16,6 +16,7 @@ The YAML is a list; the first entry that matches answers:
 import ast
 import hashlib
 import heapq
+import json
 import math
 import operator
 import re
@@ -315,7 +316,9 @@ def _hash(request: ChatRequest, salt: str) -> int:
 class _Solver:
     """Works out the longest sum in the first user message; a hash decides whether it is right, wrong or at a loss.
 
-    Where there is no sum, "right" is a number made from the question.
+    Where there is no sum it takes that of the system message, and else "right" is a number made from the question. It
+    says how sure it is where the last message asks for `Confidence: `, and judges, in JSON, where it asks for a
+    `debate_answer`; half of the time it prefers none.
     """
 
     name = "sums"
@@ -327,15 +330,24 @@ class _Solver:
 
     def __call__(self, request: ChatRequest) -> str:
         number = _hash(request, self._salt)
-        question = next((message.content for message in request.messages if message.role == "user"), "")
-        expression, value = _sum_in(question)
+        expression, value = _question(request.messages)
         share, slip = number / 2**64, (number >> 8) % len(_SLIPS)
         if share < self._no_answer:
             return f"I tried {expression} in two ways and the results differ, so I cannot settle on one."
         if share >= self._no_answer + self._accuracy:
             value += _SLIPS[slip]
         shown = str(value) if value.denominator == 1 else f"{float(value):g}"
-        return f"Step by step: {expression} = {shown}.\nThe answer is \\boxed{{{shown}}}."
+        asked = request.messages[-1].content
+        if '"debate_answer"' in asked:
+            return _judged(shown, prefers="preference" not in asked or number >> 16 & 1 == 1)
+        sure = f"\nConfidence: {(number >> 24) % 11 / 10:g}" if "`Confidence: `" in asked else ""
+        return f"Step by step: {expression} = {shown}.\nThe answer is \\boxed{{{shown}}}.{sure}"
+
+
+def _judged(shown: str, prefers: bool) -> str:
+    """A judge's verdict: for this answer, or for none."""
+    preference = {"Whether there is a preference": "Yes" if prefers else "No"}
+    return json.dumps({**preference, "Reason": "It adds up.", "debate_answer": shown if prefers else ""})
 
 
 _SLIPS = (1, -1, 2, -2, 10, -10)
@@ -348,8 +360,19 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]
 }
 
 
+def _question(messages: Sequence[Message]) -> tuple[str, Fraction]:
+    """The sum that is asked for: of the first user message, or where that has none of what stands before it."""
+    place = next((place for place, message in enumerate(messages) if message.role == "user"), 0)
+    first = _sum_in(messages[place].content if messages else "")
+    before = [found for message in messages[:place] if (found := _sum_in(message.content))]
+    asked = first or next(iter(before), None)
+    if asked is not None:
+        return asked
+    return "the question", Fraction(int(digest(messages[place].content if messages else ""), 16) % 100)
+
+
 @lru_cache(maxsize=4096)
-def _sum_in(question: str) -> tuple[str, Fraction]:
+def _sum_in(question: str) -> tuple[str, Fraction] | None:
     """The longest sum of a question and its value."""
     for found in sorted(_SUM.findall(question), key=len, reverse=True):
         expression = " ".join(found.split())
@@ -358,7 +381,7 @@ def _sum_in(question: str) -> tuple[str, Fraction]:
             return expression, _value(tree.body)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
             continue
-    return "the question", Fraction(int(digest(question), 16) % 100)
+    return None
 
 
 def _value(node: ast.expr) -> Fraction:
