@@ -24,6 +24,7 @@ COMMANDS = {
     "rerun": "make a stored run again, from its run.json, and say what differs now",
     "rescore": "read and score a run's stored replies again, by today's rules, and show what changed",
     "decide": "decide a stored run's debates otherwise, by votes without an engine, or by asking through the cache",
+    "convince": "find samples that convince each model of a run, on a training split, and write them to a file",
     "answers": "read and grade a file of replies, anybody's, and print where it disagrees",
     "cite": "print BibTeX for a run: toolkit, papers, data and models",
     "cache": "show the size of the generation cache, or clear it",
@@ -79,7 +80,7 @@ def _expected(error: Exception) -> bool:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments[:1] in (["run"], ["plan"]):
+    if arguments[:1] in (["run"], ["plan"], ["convince"]):
         # What follows is Hydra's grammar, not options of ours.
         composed: int = importlib.import_module(f"debate_local.commands.{arguments[0]}").main(arguments[1:])
         return composed

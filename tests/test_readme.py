@@ -27,8 +27,19 @@ COMMANDS = [
 ]
 
 
+SAMPLES = """\
+{"samples_of": {"task": "strategyqa"}}
+{"kind": "random", "model": "a", "item": "1", "question": "Is it?", "answer": "yes", "explanation": "So it is."}
+"""
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_command_of_the_readme_is_one_that_exists(words: list[str]) -> None:
+def test_a_command_of_the_readme_is_one_that_exists(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # What `convince` writes, another command of the README reads.
+    (tmp_path / "samples.jsonl").write_text(SAMPLES)
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:.*## ", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
     elif words[0] == "pip":

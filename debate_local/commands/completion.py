@@ -28,6 +28,7 @@ from debate_local.sweep import options as known
 from debate_local.sweep.config import PRESET_GROUPS, HowToRun, Schema, config_folder
 from debate_local.sweep.options import Option, OptionFault, as_kind, type_name
 from debate_local.sweep.presets import chosen
+from debate_local.tasks import quirks
 
 
 class Candidate(NamedTuple):
@@ -146,6 +147,7 @@ def _arguments(command: str, before: Sequence[str], word: str) -> Iterator[Candi
 _FLAGS: Mapping[str, Sequence[str]] = {
     "run": ("-m", "--multirun", "--cfg", "--resolve", "--help"),
     "plan": ("-m", "--multirun", "--json", "--help"),
+    "convince": ("--output", "--shots", "--help"),
 }
 
 
@@ -199,6 +201,10 @@ def _values_of(key: str, before: Sequence[str]) -> Iterator[Candidate]:
     if key in PRESET_GROUPS:
         yield from _names(key)
         return
+    if key == "cast":
+        yield from (*_files("casts"), FILES)
+    if key == "quirks":
+        yield from (Candidate(name, quirks.told(name)) for name in quirks.QUIRKS)
     head, _, name = key.partition(".")
     option = _options(head, before).get(name) if name else _settings().get(key)
     if option is None:
@@ -236,6 +242,11 @@ def _names(group: str) -> Iterator[Candidate]:
         yield Candidate(name, _first_line(module.__doc__ or ""))
     if group == "prompt":
         yield Candidate("default", "each protocol's own wording")
+    yield from _files(group)
+
+
+def _files(group: str) -> Iterator[Candidate]:
+    """The files of a folder of conf/, each with its first line of text."""
     folder = config_folder() / group
     for file in sorted(folder.rglob("*.yaml")):
         comments = [line.lstrip("# ") for line in file.read_text(encoding="utf-8").splitlines() if line[:2] == "# "]

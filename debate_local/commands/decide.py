@@ -18,7 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from debate_local.analysis.decisions import Redecided, redecide
+from debate_local.analysis.rounds import round_by_round
 from debate_local.analysis.statistics import Estimate
+from debate_local.commands.show import print_rounds
 from debate_local.commands.terminal import console
 from debate_local.core.decisions import ASKED, check_decision
 from debate_local.sweep.options import OptionFault
@@ -30,6 +32,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder")
     parser.add_argument("decision", help="decision=WORD, or several: decision=majority,trajectory:later")
     parser.add_argument("--judge", metavar="MODEL", help="which model of the run's engine judges or mediates")
+    parser.add_argument("--by-round", action="store_true", help="print what each decision would be after each round")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
 
 
@@ -44,10 +47,16 @@ def main(options: Namespace) -> int:
     for one in found:
         _keep(run, one)
     if options.json:
-        json.dump([_told(one) for one in found], sys.stdout, indent=2, ensure_ascii=False)
+        told = [_told(one) for one in found]
+        if options.by_round:
+            rounds = round_by_round(run, free)
+            told = [{**one, "by_round": [each.scores[one["rule"]] for each in rounds]} for one in told]
+        json.dump(told, sys.stdout, indent=2, ensure_ascii=False)
         print()
     elif found:
         _print(run, found)
+        if options.by_round:
+            print_rounds(run, free)
     asking = [rule for rule in rules if rule in ASKED]
     if asking:
         _ask(run, asking, options.judge)

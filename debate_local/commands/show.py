@@ -2,7 +2,7 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,7 @@ from rich.text import Text
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
 from debate_local.analysis.readable import readable
+from debate_local.analysis.rounds import decisions_for, round_by_round, team_answers
 from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import CellSummary, by_task, compare, equal_cost_control, percent, summarise, verdict
 from debate_local.analysis.verdicts import by_round, consensus, verdicts
@@ -197,6 +198,22 @@ def _print_groups(run: Run) -> None:
     terminal.console().print(table)
 
 
+def print_rounds(run: Run, rules: Sequence[str]) -> None:
+    """Round by round, the team's score by several decisions and each agent's own; nothing where there is one round."""
+    rounds = round_by_round(run, rules)
+    if len(rounds) < 2:
+        return
+    title = f"by round: {run.record['metric']['name']} %; a debate that has ended keeps its answers"
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    agents = [f"agent {number}" for number, _ in enumerate(rounds[0].by_agent, start=1)]
+    for heading in ("round", "debates %", "all agree %", *rules, *agents):
+        table.add_column(heading, justify="right")
+    for one in rounds:
+        shares = (one.spoke, one.agreed, *(one.scores[rule] for rule in rules), *one.by_agent)
+        table.add_row(str(one.round), *(f"{100 * share:.1f}" for share in shares))
+    terminal.console().print(table)
+
+
 def _print_items(run: Run) -> None:
     console = terminal.console()
     console.print(f"[bold]{escape(run.label)}[/]  {run.folder}", soft_wrap=True)
@@ -219,9 +236,14 @@ def _print_items(run: Run) -> None:
         )
     console.print(table)
     _print_groups(run)
-    _print_judge(run)
+    if verdicts(run) is not None:
+        _print_judge(run)
+    elif run.record.get("votable", True):
+        print_rounds(run, decisions_for(run))
     debate = terminal.to_type("show", run.folder, "--item", 1)
     console.print(f"one debate: {debate}", soft_wrap=True, markup=False)
+    read = terminal.to_type("show", run.folder, "--readable")
+    console.print(f"what could be read of replies: {read}", soft_wrap=True, markup=False)
 
 
 def _print_judge(run: Run) -> None:
@@ -241,12 +263,14 @@ def _print_judge(run: Run) -> None:
 
 
 def _print_readable(run: Run) -> None:
-    """How many replies hold a readable answer, confidence and JSON."""
+    """How many replies hold a readable answer, confidence, stance and JSON."""
     table = Table(box=SIMPLE_HEAD, title=f"{run.label}: replies that could be read", title_justify="left")
-    shares = ("answers", "confidences", "json")
+    rows = readable(run)
+    # What nobody was asked for takes no room.
+    shares = [share for share in ("answers", "confidences", "stances", "json") if rows[share].count()]
     for heading in ("who", "model", "round", "prompt, tokens up to", "replies", *(f"{share} %" for share in shares)):
         table.add_column(heading, justify="left" if heading in ("who", "model") else "right")
-    for row in readable(run).iter_rows(named=True):
+    for row in rows.iter_rows(named=True):
         who = f"{row['role']} ({row['step']})" if row["step"] else row["role"]
         read = ["-" if row[share] is None else f"{100 * row[share]:.1f}" for share in shares]
         table.add_row(who, row["model"], str(row["round"]), f"{row['prompt']:,}", str(row["replies"]), *read)
@@ -277,13 +301,26 @@ def _print_debate(run: Run, wanted: str, agent: int | None, prompts: bool) -> No
         if agent is not None and turn["agent"] + 1 != agent:
             continue
         if turn["round"] != last_round:
+            if last_round is not None and agent is None:
+                _print_team(console, run, turns, last_round)
             last_round = turn["round"]
             console.rule(
                 f"round {last_round}" + (" (independent answers)" if alone and last_round == 0 else ""), align="left"
             )
         _print_turn(console, turn, changed, prompts)
+    if last_round and agent is None:
+        _print_team(console, run, turns, last_round)
     console.rule("decision", align="left")
     _print_decision(console, debate)
+
+
+def _print_team(console: Console, run: Run, turns: Sequence[Mapping[str, Any]], round: int) -> None:
+    """What the team would answer if it ended after this round, by several decisions, where it goes by confidences."""
+    rules = decisions_for(run) if run.record.get("votable", True) else []
+    if len(rules) > 1:
+        answers = team_answers([turn for turn in turns if turn["round"] <= round], rules, int(run.record["seed"]))
+        told = "; ".join(f"{rule}: {answer or 'no answer'}" for rule, answer in answers.items())
+        console.print(_text(f"the team after round {round}: {told}", style="bold"))
 
 
 def _find(run: Run, wanted: str) -> dict[str, Any]:
@@ -347,6 +384,10 @@ def _verdict_line(turn: Mapping[str, Any], changed: Flip) -> Text:
         )
     if changed:
         line.append(f"  flip: {changed}", style="magenta")
+    if turn.get("confidence") is not None:
+        line.append(f"  confidence {turn['confidence']:g}", style="dim")
+    for key, word in json.loads(turn.get("stances") or "[]"):
+        line.append(f"  {key.translate(_CONTROL)}: {word or 'no stance'}", style="dim")
     if turn["finish_reason"] == "length":
         line.append("  cut off by the context" if turn["clipped"] else "  cut off by max_tokens", style="yellow")
     for note in turn["notes"] or []:

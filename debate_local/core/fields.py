@@ -22,6 +22,10 @@ _MOST_OBJECTS = 24
 _DEEPEST = 6
 
 
+# The rules by which something was read; any other says why there is nothing.
+RULES = ("strict", "embedded", "lenient", "lines")
+
+
 @dataclass(frozen=True, slots=True)
 class Fields:
     """What was found: field -> JSON value, under the names that were asked for. A field that is missing or null is not

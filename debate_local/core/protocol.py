@@ -20,6 +20,14 @@ def _nothing(**options: Any) -> Mapping[str, Any]:
     return {}
 
 
+def _no_samples(**options: Any) -> str:
+    return "none"
+
+
+def _no_zero_shot(**options: Any) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ProtocolFacts:
     """calls: how many requests one debate makes at most, from its options. agents: how many independent round-0
@@ -31,7 +39,9 @@ class ProtocolFacts:
     same first prompts. reflect: from its options to those of its `reflect` control (the same agents and rounds, nobody
     hears anybody), None where that would be the same; None: there is no such thing; with a `name` among them they are
     another protocol's. variants: further controls that are this protocol with other options, by name, each None where
-    it would be the same. judged: a judge rules on its debaters.
+    it would be the same. samples: from its options to the kind of samples that it shows, `none` where it shows none.
+    zero_shot: from its options to those of `single` that ask each model without them; None where round 0 is that
+    already. judged: a judge rules on its debaters.
     """
 
     calls: Callable[..., int]
@@ -45,6 +55,8 @@ class ProtocolFacts:
     voters: Callable[..., int] | None = None
     alone: Callable[..., Mapping[str, Any]] = _nothing
     variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] = field(default_factory=dict)
+    samples: Callable[..., str] = _no_samples
+    zero_shot: Callable[..., Mapping[str, Any] | None] = _no_zero_shot
     judged: bool = False
 
     def checked_templates(self, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -74,6 +86,8 @@ def protocol(
     voters: Callable[..., int] | None = None,
     alone: Callable[..., Mapping[str, Any]] = _nothing,
     variants: Mapping[str, Callable[..., Mapping[str, Any] | None]] | None = None,
+    samples: Callable[..., str] = _no_samples,
+    zero_shot: Callable[..., Mapping[str, Any] | None] = _no_zero_shot,
     judged: bool = False,
 ) -> Callable[[_F], _F]:
     """Attach a protocol's facts to its function. templates: name -> (text, the names it may use, parted by blanks)."""
@@ -90,6 +104,8 @@ def protocol(
         voters=voters or agents,
         alone=alone,
         variants=variants or {},
+        samples=samples,
+        zero_shot=zero_shot,
         judged=judged,
     )
 

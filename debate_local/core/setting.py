@@ -7,6 +7,7 @@ from typing import Any
 from .chat import ChatRequest, Completion, Message, Sampling, derive_seed, with_seed
 from .confidence import ConfidenceReader
 from .prompts import render
+from .samples import Sample
 from .task import Task
 from .transcript import Answer, Item, Turn
 
@@ -35,6 +36,7 @@ class Setting:
     templates, overrides applied. judge: who decides where a decision asks; None: as the cast's first member, without
     its persona. summariser: who sums up peers' replies; None: as the agent that reads the summary, without its persona.
     confidence: how confidences are asked for and read; None where nobody can. asks_confidence: they are asked for.
+    samples: what may be shown before a question.
     """
 
     task: Task
@@ -45,6 +47,12 @@ class Setting:
     summariser: Agent | None = None
     confidence: ConfidenceReader | None = None
     asks_confidence: bool = False
+    samples: Sequence[Sample] = ()
+
+    @property
+    def models(self) -> list[str]:
+        """The models of the cast's members, by place."""
+        return [member.model for member in self.cast]
 
     @property
     def answer_format(self) -> str:
@@ -108,10 +116,14 @@ class Setting:
         request: ChatRequest,
         completion: Completion,
         heard: Iterable[tuple[int, int]] = (),
+        apart: Sequence[tuple[int, int]] = (),
     ) -> Turn:
-        """A debater's turn, its reply read once."""
+        """A debater's turn, its reply read once. apart: places in the reply that hold no answer."""
         confidence = self._confidence(completion)
-        answer = self._read(completion, item, confidence)
+        if confidence is not None and confidence.span is not None:
+            # A number that is a confidence is not taken for the answer.
+            apart = [*apart, confidence.span]
+        answer = self._read(completion, item, apart)
         return Turn(agent, round, request, completion, answer, tuple(heard), confidence=confidence)
 
     def _confidence(self, completion: Completion) -> Answer | None:
@@ -119,14 +131,13 @@ class Setting:
             return None
         return self.confidence.read(completion.text) if completion.text.strip() else Answer.none("empty reply")
 
-    def _read(self, completion: Completion, item: Item, confidence: Answer | None) -> Answer:
+    def _read(self, completion: Completion, item: Item, apart: Sequence[tuple[int, int]]) -> Answer:
         """The answer of a reply; none of a failed one, and none that the cut of a cut-off one may have shortened."""
         if not completion.text.strip():
             return Answer.none("failed" if completion.error else "empty reply")
         text = completion.text
-        if confidence is not None and confidence.span is not None:
-            # A number that is a confidence is not taken for the answer; places in the text stay what they were.
-            start, end = confidence.span
+        for start, end in apart:
+            # Blanks, so that places in the text stay what they were.
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return self.task.read(text, item).unless_cut(completion.text, completion.finish_reason)
 

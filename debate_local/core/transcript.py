@@ -77,6 +77,8 @@ class Turn:
     heard: the (agent, round) pairs of others whose text, or what stands for it (an answer, a summary), was in its
     prompt. role: `debater`, or what a helper is (judge, summariser, ...); agent is -1 for one that is nobody of the
     cast. step: a further request of a turn. confidence: what it states of itself, None when that was not asked for.
+    stances: (answer key, `agree`, `disagree` or "" for what cannot be read) for each answer that it was to judge; None
+    when that was not asked for.
     side: what a debater stands for, or a judge decides for; "" where there is none. json_rule: how the JSON that was
     asked for was read, or why it could not be; "" where none was asked for.
     """
@@ -90,6 +92,7 @@ class Turn:
     role: str = "debater"
     step: str = ""
     confidence: Answer | None = None
+    stances: tuple[tuple[str, str], ...] | None = None
     side: str = ""
     json_rule: str = ""
 

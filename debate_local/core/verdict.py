@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .fields import read_fields
+from .fields import RULES, read_fields
 
 PREFERENCE, SIDE, REASON, ANSWER = "Whether there is a preference", "Supported Side", "Reason", "debate_answer"
 
@@ -33,7 +33,7 @@ class Verdict:
     @property
     def readable(self) -> bool:
         """Had the reply the fields that were asked for? Without an answer it must say that there is no preference."""
-        return self.rule in _RULES and self.undecided != _NO_ANSWER
+        return self.rule in RULES and self.undecided != _NO_ANSWER
 
     def without(self, why: str) -> "Verdict":
         """The same, no decision after all."""
@@ -41,7 +41,6 @@ class Verdict:
 
 
 _NO_ANSWER = "no answer is given"
-_RULES = ("strict", "embedded", "lenient", "lines")
 
 
 def ask_preference(sides: Sequence[str]) -> str:
@@ -81,7 +80,7 @@ def read_verdict(text: str, sides: Sequence[str] = ()) -> Verdict:
     # Apart from the others: an object that holds a reason and nothing else is not where they stand.
     reason = str(read_fields(text, (REASON,)).values.get(REASON, ""))
     verdict = Verdict(side or "", "", reason, given.rule)
-    if given.rule not in _RULES:
+    if given.rule not in RULES:
         return verdict.without(given.rule)
     if preference is False or _NO.fullmatch(str(preference or "")):
         return verdict.without("no preference")

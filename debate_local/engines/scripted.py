@@ -44,6 +44,7 @@ from debate_local.core.chat import (
 
 def scripted(
     replies: str | None = None,
+    model: str | None = None,
     seed: int = 0,
     accuracy: float = 0.6,
     no_answer: float = 0.05,
@@ -57,16 +58,18 @@ def scripted(
 ) -> Engine:
     """A scripted engine; without `replies` a solver of sums answers.
 
-    replies: a YAML file. seed: another seed is another model. accuracy, no_answer: how often the solver is right, how
-    often it has no answer. latency: mean seconds of a reply. fail, too_long, cut_off, empty: the shares of requests
-    that end so. dead_after: the engine dies after that many completions. context_length: in words.
+    replies: a YAML file. model: a name, so that a line meant for another engine works here; another name, and another
+    seed, is another model. accuracy, no_answer: how often the solver is right, how often it has no answer. latency:
+    mean seconds of a reply. fail, too_long, cut_off, empty: the shares of requests that end so. dead_after: the engine
+    dies after that many completions. context_length: in words.
     Raises ValueError for a share outside 0..1 or a file that is not as described above, OSError when it is missing.
     """
-    script = _Solver(seed, accuracy, no_answer) if replies is None else _Script(Path(replies))
+    salt = f"{seed}/{model}" if model else str(seed)
+    script = _Solver(salt, accuracy, no_answer) if replies is None else _Script(Path(replies))
     return ScriptedEngine(
         script,
         name=script.name,
-        about=script.about,
+        about={**script.about, **({"model": model} if model else {})},
         seed=seed,
         latency=latency,
         faults=Faults(fail, too_long, cut_off, empty),
@@ -317,9 +320,9 @@ class _Solver:
 
     name = "sums"
 
-    def __init__(self, seed: int, accuracy: float, no_answer: float) -> None:
+    def __init__(self, salt: str, accuracy: float, no_answer: float) -> None:
         _check_shares("accuracy + no_answer", accuracy=accuracy, no_answer=no_answer)
-        self._salt, self._accuracy, self._no_answer = f"{seed}/solve", accuracy, no_answer
+        self._salt, self._accuracy, self._no_answer = f"{salt}/solve", accuracy, no_answer
         self.about: dict[str, Any] = {"accuracy": accuracy, "no_answer": no_answer}
 
     def __call__(self, request: ChatRequest) -> str:

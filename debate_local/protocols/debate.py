@@ -21,6 +21,7 @@ from debate_local.core.conversation import History
 from debate_local.core.donors import check_donors
 from debate_local.core.opening import (
     OPENING_TEMPLATES,
+    SAMPLES_TEMPLATES,
     Confidence,
     Opening,
     Shown,
@@ -28,11 +29,14 @@ from debate_local.core.opening import (
     asking,
     check_evidence,
     check_opening,
+    check_shown,
     parts_among,
+    zero_shot,
 )
 from debate_local.core.peers import Names, Order, Peers, Showing, check_names, check_readable, check_showing
 from debate_local.core.protocol import protocol
 from debate_local.core.rounds import DEBATE_NAMES, ROUNDS_TEMPLATES, Rules, Stop, check_stop, discuss, share_to_stop
+from debate_local.core.samples import Samples
 from debate_local.core.setting import Setting
 from debate_local.core.topology import Hears, check_topology, hears
 from debate_local.core.transcript import Debate, Item, Transcript
@@ -109,6 +113,7 @@ def _suits(setting: Setting, agents: int, **o: Any) -> None:
     check_readable(setting, o["peers"])
     check_names(setting, o["peer_names"], range(agents))
     check_evidence(setting, o["evidence"])
+    check_shown(setting, o["samples"], o["shots"])
     if o["noise"] or o["odd_one_out"] is not None:
         check_donors(setting)
 
@@ -146,12 +151,15 @@ def _varied(name: str, value: Any) -> Any:
         "long": (LONG, DEBATE_NAMES),
         **ROUNDS_TEMPLATES,
         **OPENING_TEMPLATES,
+        **SAMPLES_TEMPLATES,
     },
     check=_check,
     suits=_suits,
     alone=lambda agents, **o: asked_alone(o, agents),
     reflect=_reflect,
     variants={"noise": _varied("noise", True), "answers": _varied("peers", "answers")},
+    samples=lambda samples, **_: samples,
+    zero_shot=lambda **o: zero_shot(o),
 )
 def debate(
     item: Item,
@@ -180,6 +188,8 @@ def debate(
     odd_one_out: int | None = None,
     evidence: Shown = "none",
     evidence_parts: int | None = None,
+    samples: Samples = "none",
+    shots: int | None = None,
 ) -> Debate:
     """Hold one debate. Personas, models and sampling by agent are the cast's; other decisions are `decision=`.
 
@@ -210,6 +220,8 @@ def debate(
       fact is argued away); it has no vote. null: nobody.
     evidence, evidence_parts: which of the item's evidence the first prompts show, and to whom: null to everybody, 0
       dealt out among the agents, n dealt out in n parts (overview article: shared evidence).
+    samples, shots: which samples first prompts begin with, and how many of each other member of the cast (Chen et al.
+      2024: convincing, 4, put into debate too); null: all that the file has. See core/samples.py.
     """
     setting = asking(setting, confidence)
     seed = derive_seed(setting.seed, item.id, -1, 0, "topology")
@@ -219,7 +231,7 @@ def debate(
         Rules(
             rounds=rounds,
             hears=_whom(agents, topology, peers, graph, seed),
-            opening=Opening(cot, evidence, parts_among(evidence_parts, agents)),
+            opening=Opening(cot, evidence, parts_among(evidence_parts, agents), samples, shots),
             showing=Showing(_what(agents, peers, summary_from), peer_names, peer_order, peer_tokens, show_confidence),
             template="debate" if prompt == "short" else "long",
             history=history,

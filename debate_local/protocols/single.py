@@ -7,15 +7,18 @@ Calls: agents (counted as one: the mean over the agents).
 
 from debate_local.core.opening import (
     OPENING_TEMPLATES,
+    SAMPLES_TEMPLATES,
     Confidence,
     Opening,
     Shown,
     asking,
     check_evidence,
     check_opening,
+    check_shown,
     independent,
 )
 from debate_local.core.protocol import protocol
+from debate_local.core.samples import Samples
 from debate_local.core.setting import Setting
 from debate_local.core.transcript import Debate, Item, Transcript
 from debate_local.core.voting import each
@@ -27,13 +30,19 @@ def _check(agents: int, evidence: str, evidence_parts: int | None, **_: object) 
     check_opening(evidence, evidence_parts)
 
 
+def _suits(setting: Setting, evidence: Shown, convincing: Samples, shots: int | None, **_: object) -> None:
+    check_evidence(setting, evidence)
+    check_shown(setting, convincing, shots)
+
+
 @protocol(
     calls=lambda agents, **_: agents,
     agents=lambda agents, **_: agents,
-    templates=OPENING_TEMPLATES,
+    templates={**OPENING_TEMPLATES, **SAMPLES_TEMPLATES},
     controls=False,
     check=_check,
-    suits=check_evidence,
+    suits=_suits,
+    samples=lambda convincing, **_: convincing,
 )
 def single(
     item: Item,
@@ -44,11 +53,15 @@ def single(
     confidence: Confidence = "none",
     evidence: Shown = "none",
     evidence_parts: int | None = None,
+    convincing: Samples = "none",
+    shots: int | None = None,
 ) -> Debate:
     """agents: over how many independent answers the mean is taken.
 
     cot: asked to think step by step. confidence: asked how sure it is, too. evidence, evidence_parts: which of the
-    item's evidence is shown, and in how many parts it is dealt out (null: everybody reads all). See core/opening.py.
+    item's evidence is shown, and in how many parts it is dealt out (null: everybody reads all). convincing, shots:
+    which samples are put before it, as in round 0 of a debate that shows them. See core/opening.py.
     """
-    turns = yield from independent(item, asking(setting, confidence), Opening(cot, evidence, evidence_parts), agents)
+    opening = Opening(cot, evidence, evidence_parts, convincing, shots)
+    turns = yield from independent(item, asking(setting, confidence), opening, agents)
     return Transcript(item.id, tuple(turns), each([turn.answer for turn in turns]))

@@ -11,6 +11,7 @@ from debate_local.core.setting import Agent
 from . import options
 from .config import Cell, Choice
 from .options import KINDS
+from .samples import SampleFile
 from .store import StoreFault
 
 # Fields of a cell that hold one agent, or None.
@@ -27,6 +28,7 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     values = {f.name: getattr(cell, f.name) for f in fields(cell)}
     values |= {kind: choice_json(values[kind]) for kind in KINDS}
     values |= {name: None if values[name] is None else agent_json(values[name]) for name in HELPERS}
+    values["convincing"] = None if cell.convincing is None else cell.convincing.to_json()
     return values | {"templates": dict(cell.templates), "cast": [agent_json(agent) for agent in cell.cast]}
 
 
@@ -52,6 +54,8 @@ def cell_of(record: Mapping[str, Any], **instead: Any) -> Cell:
         values = {f.name: given[f.name] for f in fields(Cell) if f.name in given or f.default is MISSING}
         values |= {kind: _choice(kind, given[kind]) for kind in KINDS}
         values |= {name: None if given.get(name) is None else _agent(given[name]) for name in HELPERS}
+        convincing = given.get("convincing")
+        values["convincing"] = None if convincing is None else SampleFile.from_json(convincing)
         values |= {"templates": dict(given["templates"]), "cast": tuple(_agent(member) for member in given["cast"])}
     except KeyError as missing:
         raise StoreFault(f"this record names no {missing}: it is not a whole record of a run") from missing

@@ -20,6 +20,7 @@ from debate_local.tasks import quirks
 from . import options
 from .local_data import with_local_rows
 from .options import FILES, KINDS, Kind, OptionFault, coerce, in_file, nearest
+from .samples import SampleFile, read_samples
 from .stopping import Stop, stop_from
 
 CacheMode = Literal["on", "read", "off"]
@@ -41,6 +42,7 @@ class Schema:
     judge: Any = None
     summariser: Any = None
     decision: str | None = None
+    convincing: str | None = None
     seed: int = 0
     limit: int | None = None
     offset: int = 0
@@ -89,6 +91,7 @@ class Cell:
     decision: str | None = None
     judge: Agent | None = None
     summariser: Agent | None = None
+    convincing: SampleFile | None = None
     prompt: str | None = None
     quirks: Sequence[str] = ()
 
@@ -200,6 +203,7 @@ def cell_from(config: Mapping[str, Any]) -> Cell:
         decision=_decision(config.get("decision")),
         judge=_helper("judge", config.get("judge"), base),
         summariser=_helper("summariser", config.get("summariser"), base),
+        convincing=_samples(config.get("convincing")),
         quirks=_quirks(config.get("quirks")),
     )
 
@@ -315,6 +319,11 @@ def _decision(value: Any) -> str | None:
     except ValueError as error:
         raise OptionFault(str(error)) from error
     return rule
+
+
+def _samples(value: Any) -> SampleFile | None:
+    path: str | None = coerce("convincing", value, str | None)
+    return None if path is None else read_samples(path)
 
 
 _AGENT_TYPES: dict[str, Any] = {f.name: f.type for f in fields(Agent) if f.name != "sampling"}

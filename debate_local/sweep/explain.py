@@ -121,7 +121,8 @@ def _templates(protocol: str) -> list[str]:
 
 
 def _comma_without_multirun(key: str, value: str, overrides: Sequence[str], message: str) -> str | None:
-    if "Ambiguous value" in message and "," in value:
+    # A list has commas, too: the message names the override that is meant.
+    if "Ambiguous value" in message and f"{key}={value}" in message:
         return (
             f"{key}={value} holds commas: to sweep over the values add -m (debate-local run -m {key}={value} ...); "
             f"for one text with commas write '{key}=\"...\"' in two kinds of quotes"

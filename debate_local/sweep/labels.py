@@ -23,6 +23,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     flat |= {name: agent and _helper(agent, first) for name in HELPERS for agent in [getattr(cell, name)]}
     flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
     flat |= {"shuffle": cell.shuffle, "ids": cell.ids and digest(sorted(cell.ids))[:4]}
+    flat["convincing"] = cell.convincing and cell.convincing.hash[:4]
     flat |= {f"prompt.{key}": digest(text)[:4] for key, text in cell.templates.items()}
     models = [agent.model for agent in cell.cast]
     flat |= {"prompt": cell.prompt, "model": "+".join(models if len(set(models)) > 1 else models[:1])}

@@ -27,6 +27,7 @@ from .engines import maker
 from .labels import label as label_of
 from .labels import slug, varying_settings
 from .options import OptionFault
+from .samples import check_samples_of
 from .sources import model_sources
 from .store import rows_hash
 from .subset import chosen_items, oddities_of
@@ -159,14 +160,14 @@ class _Planner:
             )
         if not (cell.controls and run.facts.controls):
             return
-        for name, protocol in _controls(run, self._note):
+        for name, protocol, cast in [*_controls(run, self._note), *_zero_shot(run)]:
             decision = decision_of_control(cell, name)
             facts = facts_of(deciding(options.load("protocol", protocol.name), decision))
             templates = {key: text for key, text in cell.templates.items() if key in facts.templates}
             # Where nobody judges, runs do not differ in their judge.
             judge = cell.judge if facts.judged else None
-            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, judge=judge)
-            control = self._add(changed, asked=False)
+            changed = replace(cell, protocol=protocol, templates=templates, decision=decision, judge=judge, cast=cast)
+            control = self._add(changed, asked=False, told=() if cast == cell.cast else ("model", "cast"))
             if (name, run.id) not in control.controls:
                 control.controls.append((name, run.id))
 
@@ -174,13 +175,14 @@ class _Planner:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _add(self, cell: Cell, asked: bool) -> PlannedRun:
-        run = self._resolve(cell, asked)
+    def _add(self, cell: Cell, asked: bool, told: Sequence[str] = ()) -> PlannedRun:
+        """Plan a cell. told: what its label says beside what varies between the cells that were asked for."""
+        run = self._resolve(cell, asked, {*self._varying, *told})
         known = self.runs.setdefault(run.id, run)
         known.asked |= asked
         return known
 
-    def _resolve(self, cell: Cell, asked: bool) -> PlannedRun:
+    def _resolve(self, cell: Cell, asked: bool, varying: set[str]) -> PlannedRun:
         function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
         facts = facts_of(function)
         with _blamed_on("protocol", cell.protocol):
@@ -189,6 +191,12 @@ class _Planner:
         with _blamed_on("prompt of protocol", cell.protocol):
             templates = facts.checked_templates(cell.templates)
         task, engine = self._task(cell), self._engine(cell)
+        if facts.samples(**cell.protocol.options) == "none":
+            # What is not shown is no part of this run.
+            cell = replace(cell, convincing=None)
+        if cell.convincing is not None:
+            with _blamed_on("convincing samples for protocol", cell.protocol):
+                check_samples_of(cell.convincing, task.task.name, task.items, engine.identities)
         for note in check_cast(cell, engine.engine):
             self._note(note)
         if not engine.engine.limits.seed and any(not agent.sampling.greedy for agent in cell.cast):
@@ -216,9 +224,10 @@ class _Planner:
             "seed": cell.seed,
             # Only where there are some, so that they take nothing from the identity of other runs.
             **({"quirks": list(cell.quirks)} if cell.quirks else {}),
+            **({} if cell.convincing is None else {"convincing": cell.convincing.hash}),
         }
         run_id = slug(cell, digest(ingredients)[:8])
-        label = label_of(cell, self._varying)
+        label = label_of(cell, varying)
         return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine)
 
     def _task(self, cell: Cell) -> PlannedTask:
@@ -270,12 +279,13 @@ def _all_greedy(cell: Cell) -> bool:
 def setting_of(cell: Cell, task: Task, templates: Mapping[str, str]) -> Setting:
     """What the cell's debates are given beside their items."""
     reader = ConfidenceReader(confidence.FORMAT, confidence.read_confidence)
-    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader)
+    samples = () if cell.convincing is None else cell.convincing.samples
+    return Setting(task, cell.cast, cell.seed, templates, cell.judge, cell.summariser, reader, samples=samples)
 
 
 def decision_of_control(cell: Cell, control: str) -> str | None:
     """The cell's own decision where it would be fair; a vote without debate is decided without asking anybody."""
-    if control == "single":
+    if control in ("single", "zero_shot"):
         return None
     asks = cell.decision in ASKED or cell.decision == "none"
     return None if asks and control != "reflect" else cell.decision
@@ -296,8 +306,8 @@ def _votes(samples: int, asked: Mapping[str, Any]) -> Choice:
     return Choice("self_consistency", options.check("protocol", "self_consistency", {"samples": samples, **asked}))
 
 
-def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice]]:
-    """The cells that a debate must beat at equal cost (law 7)."""
+def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, Choice, tuple[Agent, ...]]]:
+    """The cells that a debate must beat at equal cost (law 7): name, protocol, cast."""
     protocol, chosen = run.cell.protocol, []
     # Without independent answers of its own, as many agents alone as debate: all models of the cast are in the mean.
     count = run.facts.agents or run.facts.voters
@@ -317,4 +327,15 @@ def _controls(run: PlannedRun, note: Callable[[str], None]) -> list[tuple[str, C
         name = str(alone_options.get("name", protocol.name))
         given = {key: value for key, value in alone_options.items() if key != "name"}
         chosen.append(("reflect", Choice(name, options.check("protocol", name, given))))
-    return chosen
+    return [(name, choice, run.cell.cast) for name, choice in chosen]
+
+
+def _zero_shot(run: PlannedRun) -> list[tuple[str, Choice, tuple[Agent, ...]]]:
+    """Each member of the cast alone, asked the question only, where round 0 asks or shows more: one cell a member."""
+    alone = run.facts.zero_shot(**run.cell.protocol.options)
+    if alone is None:
+        return []
+    choice = Choice("single", options.check("protocol", "single", alone))
+    cast = run.cell.cast
+    distinct = [member for place, member in enumerate(cast) if member not in cast[:place]]
+    return [("zero_shot", choice, (member,)) for member in distinct]

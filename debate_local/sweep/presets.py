@@ -18,9 +18,15 @@ def chosen(group: str, overrides: Iterable[str]) -> list[str]:
     told = dict(word.lstrip("+").split("=", 1) for word in overrides if "=" in word)
     names = told.get(group, "")
     if not names and (experiment := told.get("experiment", "").partition(",")[0]):
-        names = _defaults(config_folder() / "experiment" / f"{experiment}.yaml").get(group, "")
+        names = _of_experiment(experiment, group)
     names = names or _defaults(config_folder() / "config.yaml").get(group, "")
     return [_extended(group, name) for name in names.split(",") if name]
+
+
+def _of_experiment(experiment: str, group: str) -> str:
+    """What an experiment, or the one that it extends, makes of a group; "" where neither says."""
+    found = _defaults(config_folder() / "experiment" / f"{experiment}.yaml")
+    return found.get(group, "") or (_of_experiment(found[""], group) if found.get("") else "")
 
 
 def _extended(group: str, name: str) -> str:

@@ -24,8 +24,8 @@ def model_sources(engine: Choice, identity: Mapping[str, Mapping[str, Any]]) -> 
     for name, facts in identity.items():
         options = _options_of(engine, name)
         model = facts.get("model") or options.get("model")
-        if not isinstance(model, str):
-            # The scripted engine has none.
+        if not isinstance(model, str) or facts.get("kind") == "scripted":
+            # The scripted engine has none, whatever it is called.
             continue
         revision = facts.get("revision") or options.get("revision")
         found[name] = {"model": model, "revision": revision, "licence": _licence(model, revision)}

@@ -83,6 +83,7 @@ TURN_COLUMNS: dict[str, tuple[str, str]] = {
     "score": ("double", "the score of this answer"),
     "json_rule": ("string", "how the JSON that was asked for was read, or why not; null: none was asked for"),
     "confidence": ("double", "how sure it says it is, 0 to 1; null: not asked, or not to be read"),
+    "stances": ("string", 'JSON: [[answer key, "agree", "disagree" or ""], ...], "" not to be read; null: not asked'),
     "answer_logprob": ("double", "mean natural log-probability of the answer's tokens; null when not known"),
     "trapped": ("bool", "the answer is the item's trap, its tempting wrong answer; null: the item has none"),
     "finish_reason": ("string", "stop, length, too_long, error"),

@@ -344,6 +344,7 @@ def _turn_row(item_id: str, turn: Turn, score: float, history: int, new: tuple[t
         "score": score,
         "json_rule": turn.json_rule or None,
         "confidence": stated(turn.confidence),
+        "stances": None if turn.stances is None else _json([list(one) for one in turn.stances]),
         "answer_logprob": answer_logprob(done, answer),
         "finish_reason": done.finish_reason,
         "clipped": done.clipped,

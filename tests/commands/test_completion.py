@@ -126,8 +126,8 @@ def test_the_options_offered_are_those_of_the_name_on_the_line(offered: Offered,
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("run protocol=self_consistency protocol.s", ["protocol.samples="]),
-        ("run protocol.samp", []),
+        ("run protocol=self_consistency protocol.sa", ["protocol.samples="]),
+        ("run protocol.iter", []),
         ("run protocol.rou", ["protocol.rounds="]),
         # Of two names, what both have; of two choices, the last.
         ("run -m protocol=debate,single protocol.a", ["protocol.agents="]),
@@ -139,6 +139,9 @@ def test_the_options_offered_are_those_of_the_name_on_the_line(offered: Offered,
         # A preset has the options of what it extends; an experiment brings its task and protocol.
         ("run task=arithmetic_du2023 task.operato", ["task.operators="]),
         ("run experiment=demo task.operato", ["task.operators="]),
+        # One that extends another brings that one's.
+        ("run experiment=chen2024_votes protocol.gr", ["protocol.groups=", "protocol.grouped="]),
+        ("convince --output x protocol=reconcile protocol.gr", ["protocol.groups=", "protocol.grouped="]),
         ("run task=nosuch task.", []),
         ("run task=nosuch protocol=nosuch lim", ["limit="]),
         ("run nosuch.", []),
@@ -169,6 +172,11 @@ def test_options_follow_what_the_line_chose(offered: Offered, line: str, words: 
 def test_values_are_offered_where_they_are_words(offered: Offered, line: str, words: list[str]) -> None:
     key = line.split()[-1].partition("=")[0]
     assert offered(line) == [f"{key}={word}" for word in words]
+
+
+def test_casts_and_quirks_are_offered_by_name(offered: Offered) -> None:
+    assert offered("run cast=") == ["cast=experts", "cast=none", "/"]
+    assert offered("run quirks=chen") == ["quirks=chen_random_label"]
 
 
 def test_a_text_may_be_a_file(offered: Offered) -> None:
@@ -294,7 +302,7 @@ def bash() -> str:
     [
         ("debate-local ru", ["run"]),
         ("debate-local run protocol=self_c", ["self_consistency"]),
-        ("debate-local run protocol=self_consistency protocol.s", ["protocol.samples="]),
+        ("debate-local run protocol=self_consistency protocol.sa", ["protocol.samples="]),
         ("debate-local plan -m protocol.order=simultaneous,seq", ["simultaneous,sequential"]),
         ("debate-local plan schedule=", ["rounds", "continuous"]),
         ("debate-local run -", ["-m", "--multirun", "--cfg", "--resolve", "--help"]),
@@ -380,7 +388,7 @@ def _until(terminal: int, pattern: str) -> re.Match[str]:
     ("line", "words"),
     [
         ("debate-local run protocol=self_c", ["protocol=self_consistency"]),
-        ("debate-local run protocol=self_consistency protocol.s", ["protocol.samples="]),
+        ("debate-local run protocol=self_consistency protocol.sa", ["protocol.samples="]),
         ("cd .; bin/debate-local plan schedule=", ["schedule=continuous", "schedule=rounds"]),
         ("debate-local run output=some", ["output=some_runs/"]),
     ],

@@ -10,12 +10,14 @@ from typing import Any
 
 from debate_local.core.chat import ChatRequest, Completion
 from debate_local.core.setting import Agent
+from debate_local.core.stances import FORMAT
 from debate_local.core.transcript import Transcript, Turn
 from tests.protocols.scene import CONFIDENCE, function, hold
 
 FOLDER = Path(__file__).parents[1] / "golden"
 NAMES = ("one", "two", "three", "four", "five")
 NAMED = (Agent(name="Ada"), Agent(name="Ben"), Agent(name="Cem"))
+TABLE = (Agent(model="a"), Agent(model="b"), Agent(model="c"))
 PERSONAS = (Agent(persona="You are a careful accountant."), Agent(persona="You are a bold gambler."), Agent())
 
 # (protocol, file, decision, cast, options): what each file shows.
@@ -66,6 +68,17 @@ SCENES: tuple[tuple[str, str, str | None, tuple[Agent, ...], dict[str, Any]], ..
     ("debate", "decision_mediator", "mediator", (Agent(),), {}),
     ("debate", "decision_approval", "approval", PERSONAS, {}),
     ("debate", "decision_ranked", "ranked", (Agent(),), {}),
+    ("debate", "samples_convincing", None, TABLE, {"samples": "convincing", "shots": 1}),
+    ("reconcile", "default", None, TABLE, {"rounds": 3}),
+    ("reconcile", "topology_none", None, TABLE[:1], {"agents": 2, "rounds": 2, "topology": "none", "stop": "never"}),
+    ("reconcile", "samples_convincing", None, TABLE, {"rounds": 2, "samples": "convincing", "shots": 2}),
+    ("reconcile", "samples_random", None, TABLE[:1], {"rounds": 2, "samples": "random", "shots": 1}),
+    ("reconcile", "groups_2", None, TABLE, {"rounds": 2, "groups": 2}),
+    ("reconcile", "not_grouped", None, TABLE, {"rounds": 3, "grouped": False}),
+    ("reconcile", "confidence_none", None, TABLE, {"rounds": 2, "confidence": "none"}),
+    ("reconcile", "without_cot", None, TABLE, {"rounds": 1, "cot": False}),
+    ("explained", "default", None, TABLE, {"agents": 3}),
+    ("single", "samples_convincing", None, TABLE, {"agents": 2, "convincing": "convincing", "shots": 1}),
     ("single", "default", None, (Agent(),), {"agents": 2}),
     ("single", "cot_confidence_evidence", None, (Agent(),), {"cot": True, "confidence": "verbal", "evidence": "all"}),
     ("self_consistency", "default", None, (Agent(),), {}),
@@ -120,6 +133,8 @@ def scripted(request: ChatRequest) -> Completion:
     asked = "\n".join(message.content for message in request.messages)
     if CONFIDENCE.format in asked:
         text += f"\nConfidence: 0.{9 - 2 * agent - number}"
+    if FORMAT in asked:
+        text = f"Group 1: agree\n**Group 2:** I do not agree.\nGroup 3: who knows\n{text}"
     # Two characters a token, so that a budget of tokens cuts something.
     return Completion(text, generated_tokens=len(text) // 2)
 
@@ -196,7 +211,9 @@ def _turn(turn: Turn, before: tuple[Any, ...]) -> str:
 
 
 def _stated(turn: Turn) -> str:
-    return "" if turn.confidence is None else f", confidence {turn.confidence.value}"
+    told = "" if turn.confidence is None else f", confidence {turn.confidence.value}"
+    stances = ", ".join(f"{key}: {word or 'no stance'}" for key, word in turn.stances or ())
+    return f"{told}; {stances}" if stances else told
 
 
 def main() -> None:

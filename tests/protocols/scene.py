@@ -10,6 +10,7 @@ from debate_local.core.chat import ChatRequest, Completion
 from debate_local.core.confidence import ConfidenceReader
 from debate_local.core.decisions import deciding
 from debate_local.core.protocol import facts_of
+from debate_local.core.samples import Kind, Sample
 from debate_local.core.scheduler import ask_in_turn
 from debate_local.core.setting import Agent, Setting
 from debate_local.core.task import Task
@@ -27,6 +28,7 @@ class Known(Sums):
                 one.question,
                 one.target,
                 trap=("100",),
+                explanation=f"Count on from {one.question[8:].split()[0]}.",
                 evidence=(
                     Evidence("e1", "a pocket calculator", f"{one.question[8:-1]} is {one.target}.", True),
                     Evidence("e2", "a rumour", f"{one.question[8:-1]} is 100.", False),
@@ -65,7 +67,26 @@ def setting_for(
 ) -> Setting:
     """A setting with the protocol's own wording."""
     templates = facts_of(protocol).checked_templates({})
-    return Setting(task or Known(), cast, seed, templates, confidence=CONFIDENCE)
+    samples = samples_of([member.model for member in cast])
+    return Setting(task or Known(), cast, seed, templates, confidence=CONFIDENCE, samples=samples)
+
+
+def samples_of(models: Sequence[str], count: int = 4) -> list[Sample]:
+    """So many samples of each kind and model: products, of which no test asks."""
+    kinds: tuple[Kind, ...] = ("convincing", "random")
+    return [
+        Sample(
+            kind,
+            model,
+            f"{kind}-{model}-{n}",
+            f"What is {n} x {factor}?",
+            str(n * factor),
+            f"It is {n} times {factor}.",
+        )
+        for kind, start in zip(kinds, (2, 6), strict=True)
+        for factor, model in enumerate(dict.fromkeys(models), 11)
+        for n in range(start, start + count)
+    ]
 
 
 def hold(

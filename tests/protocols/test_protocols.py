@@ -58,6 +58,7 @@ WORDS: dict[str, st.SearchStrategy[Any]] = {
     "topology": st.sampled_from(["full", "none", "ring", "star", "nearest:1", "nearest:2", "random:0.5"]),
     "threshold": st.none() | st.sampled_from([0.5, 0.6667, 1.0]),
     "peer_tokens": st.none() | st.integers(32, 64),
+    "shots": st.integers(1, 4),
     "summary_from": st.none() | st.integers(1, 4),
     "odd_one_out": st.none() | st.integers(1, 3),
     "evidence_parts": st.none() | st.integers(0, 3),
@@ -87,6 +88,8 @@ def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
     for key in (*sizes, *others):
         given[key] = draw(WORDS[key] if key in WORDS else values(hints[key], given[key]))
     # What belongs together.
+    if given.get("grouped") is False:
+        given["groups"] = None
     if given.get("stop") == "threshold":
         given["threshold"] = given["threshold"] or 0.6
     elif "threshold" in given:
@@ -366,6 +369,9 @@ def test_every_decision_ends_after_every_protocol_whatever_comes_back(
         ("self_refine", {"samples": 1, "iterations": 3}, 7),
         ("self_refine", {"samples": 5, "iterations": 2}, 25),
         ("roles", {}, 6),
+        ("reconcile", {}, 12),
+        ("reconcile", {"agents": 5, "rounds": 2, "samples": "convincing"}, 10),
+        ("explained", {"agents": 3}, 6),
         ("mad", {}, 10),
         ("mad", {"agents": 4, "rounds": 1}, 6),
         ("mad", {"rounds": 5, "adaptive_break": False}, 16),

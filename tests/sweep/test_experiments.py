@@ -1,6 +1,7 @@
 """Every experiment file states its command at its head, and that command runs.
 
-Tasks that come from a hub have their rows in tests/sweep/rows/, a file a task, of our own making in the task's columns.
+Tasks that come from a hub have their rows in tests/sweep/rows/, a file a task, of our own making in the task's columns;
+so have samples.
 """
 
 import itertools
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from debate_local.cli import main
+from debate_local.cli import main, parser
+from debate_local.commands.convince import asking_of
 from debate_local.sweep.compose import compose
 from debate_local.sweep.config import Cell, config_folder
 from debate_local.sweep.plan import Plan, make_plan
@@ -22,11 +24,11 @@ FILES = sorted((config_folder() / "experiment").glob("*.yaml"))
 ROWS = Path(__file__).parent / "rows"
 
 
-def commands(file: Path) -> list[list[str]]:
+def commands(file: Path, verb: str = "run") -> list[list[str]]:
     """The commands in the comment that a file begins with, as words; a backslash goes on in the next line."""
     head = [line.removeprefix("#").strip() for line in file.read_text().split("\n\n")[0].splitlines() if line[0] == "#"]
     lines = "\n".join(head).replace("\\\n", " ").splitlines()
-    return [shlex.split(line) for line in lines if line.startswith("debate-local ")]
+    return [shlex.split(line) for line in lines if line.startswith(f"debate-local {verb} ")]
 
 
 def here(words: list[str]) -> tuple[list[str], bool]:
@@ -40,6 +42,8 @@ def here(words: list[str]) -> tuple[list[str], bool]:
     kept = [word for word in rest if word != "-m" and not word.startswith(("engine.", "hydra"))]
     models = dict.fromkeys(".".join(name.split(".")[:3]) for name in pool)
     scripts = [f"{model}.seed={number}" for number, model in enumerate(models, 1)]
+    # Last, so that it is what counts.
+    kept += [f"convincing={ROWS / word.removeprefix('convincing=')}" for word in kept if word.startswith("convincing=")]
     return [*kept, "engine=scripted", *scripts, f"data={ROWS}", "limit=2"], "-m" in rest
 
 
@@ -62,6 +66,26 @@ def test_the_commands_of_an_experiment_run(file: Path, tmp_path: Path) -> None:
         assert all(run.done for run in sweep.runs) and len({run.id for run in sweep.runs}) == len(sweep.runs)
         labels = [cell.run.label for cell in sweep.cells if cell.asked]
         assert len(set(labels)) == len(labels), "what is asked for is told apart by its label"
+
+
+SAMPLED = [(file.stem, words) for file in FILES for words in commands(file, "convince")]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), SAMPLED, ids=[f"{name}-{number}" for number, (name, _) in enumerate(SAMPLED)]
+)
+def test_the_samples_of_an_experiment_are_asked_for_as_it_says(name: str, words: list[str]) -> None:
+    options = parser(words[1:]).parse_args(words[1:])
+    assert options.overrides[0] == f"experiment={name}"
+    # Rows of another split, so those of tests/sweep/rows/ will not do.
+    cells, _ = compose([*options.overrides, "engine=scripted"])
+    asking = asking_of(cells[0])
+    assert (asking.protocol.name, asking.protocol.options["agents"]) == ("explained", 3)
+    assert asking.task.options["split"] == "train" and (asking.limit or 9999) >= 500
+    # What it writes is what a later command names.
+    assert any(
+        f"convincing={options.output}" in later for later in commands(config_folder() / "experiment" / f"{name}.yaml")
+    )
 
 
 def test_no_two_experiments_are_the_same_plan() -> None:
@@ -96,6 +120,18 @@ def test_the_experiments_after_du_et_al_have_the_settings_of_the_paper(
     assert {cell.cast[0].sampling.temperature for cell in cells} == {1.0}
     items = {cell.limit or cell.task.options["items"] for cell in cells}
     assert items == ({20} if name == "du2023_mixed" else {100})
+
+
+def test_the_round_table_has_the_settings_of_the_paper() -> None:
+    for words in commands(config_folder() / "experiment" / "chen2024.yaml"):
+        cells, _ = compose([word for word in here(words)[0] if word != "limit=2"], multirun=True)
+        assert [cell.seed for cell in cells] == [0, 1, 2]
+        for cell in cells:
+            chosen = cell.protocol.options
+            assert (cell.protocol.name, chosen["agents"], chosen["rounds"]) == ("reconcile", 3, 4)
+            assert (chosen["samples"], chosen["confidence"], chosen["groups"]) == ("convincing", "verbal", None)
+            assert [member.model for member in cell.cast] == ["a", "b", "c"]
+            assert {member.sampling.temperature for member in cell.cast} == {0.7} and cell.limit == 100
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,10 @@ def assert_foretold(overrides: list[str]) -> None:
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_sends_what_its_plan_says(experiment: str, tmp_path: Path) -> None:
-    assert_foretold([f"experiment={experiment}", "engine=scripted", f"data={ROWS}", "limit=6", f"output={tmp_path}"])
+    # Shown by those only that show samples.
+    samples = f"convincing={ROWS / 'strategyqa_samples.jsonl'}"
+    on = [f"experiment={experiment}", "engine=scripted", f"data={ROWS}", samples]
+    assert_foretold([*on, "limit=6", f"output={tmp_path}"])
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ def test_tasks_of_a_sweep_find_their_files_by_name_and_one_that_needs_none_is_le
     assert found == [str(ROWS / "gsm8k.jsonl"), str(ROWS / "mmlu.jsonl"), None]
 
 
+def test_cells_of_several_tasks_are_told_apart_by_their_task_and_not_by_all_its_options() -> None:
+    cells, _ = compose([*ON, "task=gsm8k,arithmetic_du2023", f"data={ROWS}"], True)
+    assert [run.label for run in make_plan(cells).runs] == [
+        f"debate agents=3 rounds=2 task={task}" for task in ("gsm8k", "arithmetic")
+    ]
+    cells, _ = compose([*ON, "task=arithmetic", "task.seed=1,2"], True)
+    assert [run.label for run in make_plan(cells).runs] == [f"debate agents=3 rounds=2 seed={seed}" for seed in (1, 2)]
+
+
 def test_a_file_with_the_split_in_its_name_goes_first_and_a_folder_may_hold_the_parts(tmp_path: Path) -> None:
     (tmp_path / "gsm8k.jsonl").write_bytes((ROWS / "gsm8k.jsonl").read_bytes())
     (tmp_path / "gsm8k_train.jsonl").write_bytes((ROWS / "gsm8k.jsonl").read_bytes())
