@@ -45,17 +45,15 @@ _NO_ANSWER = "no answer is given"
 
 def ask_preference(sides: Sequence[str]) -> str:
     """The sentence that asks whether a side is right, and for its answer."""
-    either = ", ".join(f'"{side.capitalize()}"' for side in sides)
+    either = " or ".join(f'"{side.capitalize()}"' for side in sides)
     return (
-        f'Reply with one JSON object and nothing else. Its keys: "{PREFERENCE}" ("Yes" or "No"), "{SIDE}" (one of '
+        f'Reply with a JSON object and nothing else. Its keys: "{PREFERENCE}" ("Yes" or "No"), "{SIDE}" ('
         f'{either}; "" without a preference), "{REASON}" and "{ANSWER}" (the final answer alone; "" without a '
         "preference)."
     )
 
 
-ASK_ANSWER = (
-    f'Reply with one JSON object and nothing else. Its keys: "{REASON}" and "{ANSWER}" (the final answer alone).'
-)
+ASK_ANSWER = f'Reply with a JSON object and nothing else. Its keys: "{REASON}" and "{ANSWER}" (the final answer alone).'
 
 
 def schema_of(sides: Sequence[str] = ()) -> Mapping[str, Any]:

@@ -52,8 +52,8 @@ You take part in a debate of {{ agents }} debaters about this question:
 
 {{ question }}
 
-The debaters speak in turn: {{ sides | join(", ") }}. There {{ "is one round" if rounds == 1 else "are at most " ~ \
-rounds ~ " rounds" }}. You are the {{ side }} side. {{ stance }} {{ agreement }}"""
+The debaters speak in turn: {{ sides | join(", ") }}. There {{ "is a single round" if rounds == 1 \
+else "are at most " ~ rounds ~ " rounds" }}. You are the {{ side }} side. {{ stance }} {{ agreement }}"""
 
 STANCES = {
     "affirmative": "You speak first, with an answer of your own, and you stand up for what is right in it.",
@@ -92,6 +92,7 @@ No other side has said anything that you could answer. As the {{ side }} side, s
 {% endif %}
 and give your answer to the question. {{ answer_format }}"""
 
+# Nothing like "the one that is right": a judge that repeats it instead of an answer would be read as saying 1.
 _RECORD = """\
 You are the judge of a debate about this question:
 
@@ -110,8 +111,8 @@ right answer to the question emerged? If so, name the side that you support and 
 on. {{{{ verdict_format }}}}"""
 
 EXTRACTIVE = f"""{_RECORD}\
-The debate is over. Go through the answers that were given, weigh what was shown for and against each, and take the \
-one that is right as the answer to the question. {{{{ verdict_format }}}}"""
+The debate is over. Go through the answers that were given, weigh what was shown for and against each, and settle on \
+the right answer to the question. {{{{ verdict_format }}}}"""
 
 _JUDGED = "question record sides round rounds verdict_format"
 

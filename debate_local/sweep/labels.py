@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Any
 
-from debate_local.core.chat import digest
+from debate_local.core.chat import Sampling, digest
+from debate_local.core.setting import Agent
 
 from . import options
 from .cells import HELPERS, agent_json, sampling_json
@@ -19,7 +20,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
     for kind, choice in (("task", cell.task), ("engine", cell.engine)):
         flat |= {f"{kind}.{key}": value for key, value in choice.options.items()}
     flat |= {f"sampling.{key}": value for key, value in sampling_json(first).items() if key != "seed"}
-    flat |= {name: agent and digest(agent_json(agent))[:4] for name in HELPERS for agent in [getattr(cell, name)]}
+    flat |= {name: agent and _helper(agent, first) for name in HELPERS for agent in [getattr(cell, name)]}
     flat |= {"seed": cell.seed, "limit": cell.limit, "offset": cell.offset}
     flat |= {"shuffle": cell.shuffle, "ids": cell.ids and digest(sorted(cell.ids))[:4]}
     flat["convincing"] = cell.convincing and cell.convincing.hash[:4]
@@ -35,6 +36,12 @@ def _settings(cell: Cell) -> dict[str, Any]:
 
 # Which items: that depends on the task, as its options do.
 _OF_THE_TASK = ("limit", "offset", "shuffle", "ids")
+
+
+def _helper(agent: Agent, usual: Sampling) -> str:
+    """A judge or summariser by its model; with a hash of what else it has of its own."""
+    plain = agent == Agent(model=agent.model, sampling=usual)
+    return agent.model if plain else f"{agent.model}-{digest(agent_json(agent))[:4]}"
 
 
 def varying_settings(cells: Sequence[Cell]) -> set[str]:

@@ -161,8 +161,8 @@ class _Planner:
             self._note(f"{run.label}: {note}")
         if not run.facts.agents and cell.controls and run.facts.controls and _all_greedy(cell):
             self._note(
-                f"{run.label}: temperature 0: the samples of a model are all alike, and so its control sc_calls is no "
-                "more than `single`. A control that votes needs another temperature"
+                f"protocol {cell.protocol.name!r}: at temperature 0 the samples of a model are all alike, and so its "
+                "control sc_calls is no more than `single`. A control that votes needs another temperature"
             )
         if not (cell.controls and run.facts.controls):
             return

@@ -73,6 +73,13 @@ def test_its_controls_are_single_and_self_consistency_and_reflection_at_equal_ca
     assert {name: run.calls for name, run in found.items()} == {"single": 2, "sc_calls": 7, "reflect": 7}
 
 
+def test_cells_are_told_apart_by_the_model_of_their_judge() -> None:
+    judges = "judge={model: a},{model: b},{model: b, persona: stern}"
+    labels = [run.label for run in planned(*TWO, BOTH, judges, multirun=True).runs if run.asked]
+    judged = [label.partition(" judge=")[2].split()[0] for label in labels]
+    assert judged[:2] == ["a", "b"] and judged[2].startswith("b-")
+
+
 def test_runs_in_which_nobody_judges_are_the_same_whoever_the_judge_is() -> None:
     runs = planned(*TWO, BOTH, "judge={model: a},{model: b}", multirun=True).runs
     assert sorted(run.cell.protocol.name for run in runs) == ["mad", "mad", "reflection", "self_consistency", "single"]
@@ -94,7 +101,7 @@ def test_runs_in_which_nobody_judges_are_the_same_whoever_the_judge_is() -> None
         ([*TWO, BOTH, "protocol=debate", "protocol.agents=3"], ["model 'a' is agents 1 and 3 of 3: alone it has the"]),
         ([*TWO, BOTH, "protocol=debate", "protocol.agents=2", "decision=judge"], ["the judge is model 'a'"]),
         ([*TWO, BOTH, "protocol=debate", "protocol.agents=2"], []),
-        (["sampling.temperature=0"], ["temperature 0: the samples of a model are all alike"]),
+        (["sampling.temperature=0"], ["at temperature 0 the samples of a model are all alike"]),
         (["sampling.temperature=0", "controls=false"], []),
     ],
 )
