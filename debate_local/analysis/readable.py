@@ -21,7 +21,7 @@ def readable(run: Run) -> pl.DataFrame:
         pl.col(name) if name in turns.columns else pl.lit(None, pl.String) for name in ("json_rule", "stances")
     )
     tokens = pl.col("prompt_tokens").fill_null(0).clip(1)
-    asked_confidence = run.record["protocol"].get("confidence", "none") in ("verbal", "on", True)
+    asked_confidence = _asks_confidence(run)
     return (
         turns.with_columns(
             prompt=(2 ** tokens.log(2).ceil().cast(pl.Int64)).cast(pl.Int64).clip(_SHORTEST),
@@ -39,3 +39,13 @@ def readable(run: Run) -> pl.DataFrame:
         )
         .sort("role", "step", "model", "round", "prompt")
     )
+
+
+def unread_confidences(run: Run) -> float | None:
+    """The share of debaters' replies in which no confidence could be read; None where none was asked for."""
+    said = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == "") & (pl.col("text") != ""))
+    return said["confidence"].null_count() / len(said) if _asks_confidence(run) and len(said) else None
+
+
+def _asks_confidence(run: Run) -> bool:
+    return run.record["protocol"].get("confidence", "none") in ("verbal", "on", True)

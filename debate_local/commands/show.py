@@ -13,7 +13,7 @@ from rich.text import Text
 
 from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
-from debate_local.analysis.readable import readable
+from debate_local.analysis.readable import readable, unread_confidences
 from debate_local.analysis.rounds import decisions_for, round_by_round, team_answers
 from debate_local.analysis.summary import (
     CellSummary,
@@ -187,6 +187,10 @@ def _special(summaries: list[CellSummary]) -> list[str]:
             rounds = ", ".join(f"round {round} {percent(rate.value)}" for round, rate in rates.items())
             traps.append(f"{summary.label}: {rounds}")
     lines += [f"gave the tempting wrong answer: {'; '.join(traps)}"] if traps else []
+    unsaid = {summary.label: unread_confidences(summary.cell.run) for summary in summaries}
+    told = [f"{label} {percent(share)}" for label, share in unsaid.items() if share]
+    # Such votes have no weight where confidences decide.
+    lines += [f"replies in which no confidence could be read: {'; '.join(told)}"] if told else []
     return lines + [f"judge of {s.label}: {ruled.text}" for s in summaries if (ruled := verdicts(s.cell.run))]
 
 

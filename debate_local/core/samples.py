@@ -39,14 +39,17 @@ class Sample:
 def shown_to(
     agent: int, models: Sequence[str], samples: Sequence[Sample], kind: Samples, shots: int | None
 ) -> list[Sample]:
-    """The samples that an agent is shown: so many of each other member, None for all. models: the cast's, by place."""
+    """The samples that an agent is shown: so many of each other member, None for all. models: the cast's, by place.
+
+    A question that convinced several of them is shown once.
+    """
     place = agent % len(models)
     others = [model for other, model in enumerate(models) if other != place] or list(models)
-    return [
-        sample
-        for model in dict.fromkeys(others)
-        for sample in [one for one in samples if (one.kind, one.model) == (kind, model)][:shots]
-    ]
+    shown: dict[str, Sample] = {}
+    for model in dict.fromkeys(others):
+        for sample in [one for one in samples if (one.kind, one.model) == (kind, model)][:shots]:
+            shown.setdefault(sample.question, sample)
+    return list(shown.values())
 
 
 def usable(item: Item, task: Task) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import debate_local
-from debate_local.analysis.readable import readable
+from debate_local.analysis.readable import readable, unread_confidences
 from debate_local.analysis.rounds import SIDE_BY_SIDE, decisions_for, round_by_round
 from debate_local.cli import main
 from debate_local.sweep.store import Run
@@ -79,6 +79,20 @@ def test_what_could_be_read_is_counted_by_model_and_round_stances_among_it(tmp_p
 def test_what_was_not_asked_for_is_no_share(tmp_path: Path) -> None:
     table = readable(run(tmp_path, "protocol.confidence=none", "protocol.rounds=1"))
     assert set(table["confidences"]) == set(table["stances"]) == {None}
+
+
+def test_replies_without_a_readable_confidence_are_told_in_the_sweeps_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = run(tmp_path)
+    # Three of nine: those of the second round, in words.
+    assert unread_confidences(one) == pytest.approx(1 / 3)
+    capsys.readouterr()
+    (sweep,) = one.folder.parent.glob("sweeps/*")
+    assert main(["show", str(sweep)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "replies in which no confidence could be read: reconcile agents=3 rounds=4 33.3 %" in told
+    assert unread_confidences(run(tmp_path, "protocol.confidence=none")) is None
 
 
 def test_show_tells_rounds_and_what_could_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,12 @@ def test_so_many_of_each_are_shown_of_the_kind_that_is_asked_for() -> None:
     assert len(shown(0, ["a", "b", "c"], "convincing", None)) == 8
 
 
+def test_a_question_that_convinced_several_is_shown_once() -> None:
+    both = [*ALL, *(replace(one, model="d", item="other") for one in ALL if one.model == "c")]
+    assert [sample.model for sample in shown_to(0, ["a", "b", "c", "d"], both, "convincing", 2)] == ["b", "b", "c", "c"]
+    check_samples(["a", "b", "c", "d"], both, "convincing", 4)
+
+
 @pytest.mark.parametrize(
     ("explanation", "fine"),
     [
