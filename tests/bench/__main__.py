@@ -11,7 +11,9 @@ NAMES = [
     if not module.name.startswith("_") and module.name != "harness"
 ]
 
-for name in sys.argv[1:] or NAMES:
-    if name not in NAMES:
-        sys.exit(f"there is no benchmark {name!r}; there are: {', '.join(NAMES)}")
-    importlib.import_module(f"tests.bench.{name}").main()
+# vLLM's processes import this file again.
+if __name__ == "__main__":
+    for name in sys.argv[1:] or NAMES:
+        if name not in NAMES:
+            sys.exit(f"there is no benchmark {name!r}; there are: {', '.join(NAMES)}")
+        importlib.import_module(f"tests.bench.{name}").main()

@@ -115,6 +115,8 @@ def main() -> None:
     started = time.perf_counter()
     result = run_plan(plan, how)
     seconds = round(time.perf_counter() - started)
+    if result.problems:
+        sys.exit("\n".join(result.problems))
     rows = {name: row_of(run) for name, run in zip(OPTIONS, result.sweep.runs, strict=True)}
     print(f"{table(rows)}\nto read: {result.sweep.folder}")
     keep(
@@ -126,7 +128,6 @@ def main() -> None:
             "rows": rows,
             "seconds": seconds,
             "sent": result.sent,
-            "problems": list(result.problems),
             "summary": f"{len(rows)} options, {result.sent} requests sent in {seconds} s",
         },
     )
