@@ -84,19 +84,31 @@ def with_purchases(plan: Plan, bought: list[Purchase]) -> Plan:
     """The plan with these purchases and no earlier ones."""
     runs = {run.id: replace(run, controls=[c for c in run.controls if not c[0].startswith(_NAME)]) for run in plan.runs}
     runs = {id: run for id, run in runs.items() if run.asked or run.controls}
-    notes = list(plan.notes)
     new: dict[str, PlannedRun] = {}
     for purchase in bought:
         debate = runs[purchase.of]
         made = votes_instead(debate, purchase.control, purchase.samples)
         control = runs.get(made.id) or new.setdefault(made.id, made)
         control.controls.append((purchase.control, purchase.of))
-        if purchase.capped:
-            notes.append(
-                f"{debate.label}: its bill of {purchase.bill:,.0f} tokens an item would pay for more than "
-                f"{purchase.samples} samples; {purchase.control} has max_samples={purchase.samples}"
-            )
-    return Plan([*runs.values(), *new.values()], list(dict.fromkeys(notes)))
+    notes = [note for note in plan.notes if not note.startswith(_CAPPED)] + _capped(bought)
+    return Plan([*runs.values(), *new.values()], notes)
+
+
+_CAPPED = "sc_tokens: "
+
+
+def _capped(bought: list[Purchase]) -> list[str]:
+    """A line where bills would pay for more samples than are taken."""
+    capped = [purchase for purchase in bought if purchase.capped]
+    if not capped:
+        return []
+    most = max(capped, key=lambda purchase: purchase.bill / purchase.price)
+    cells = len({purchase.of for purchase in capped})
+    return [
+        f"{_CAPPED}the bills of {cells} debate cells would pay for more samples than max_samples={most.samples}, at most "
+        f"for {most.bill / most.price:,.0f} ({most.bill:,.0f} tokens an item; a sample: {most.price:,.0f}). Their "
+        "controls have that many"
+    ]
 
 
 def stored_bills(output: Path) -> Bills:

@@ -53,7 +53,7 @@ def test_a_cap_holds_and_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     sweep = run(tmp_path, "max_samples=7")
     assert control(sweep, "sc_tokens_all").record["protocol"]["samples"] == 7
     told = json.loads((sweep.folder / "sweep.json").read_text())["notes"]
-    assert any("sc_tokens_all has max_samples=7" in note for note in told)
+    assert any("bills of 1 debate cells would pay for more samples than max_samples=7" in note for note in told)
 
 
 def test_the_second_phase_takes_the_engine_that_is_open(tmp_path: Path) -> None:
