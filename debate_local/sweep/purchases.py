@@ -105,8 +105,8 @@ def _capped(bought: list[Purchase]) -> list[str]:
     most = max(capped, key=lambda purchase: purchase.bill / purchase.price)
     cells = len({purchase.of for purchase in capped})
     return [
-        f"{_CAPPED}the bills of {cells} debate cells would pay for more samples than max_samples={most.samples}, at most "
-        f"for {most.bill / most.price:,.0f} ({most.bill:,.0f} tokens an item; a sample: {most.price:,.0f}). Their "
+        f"{_CAPPED}the bills of {cells} debate cells would pay for more samples than max_samples={most.samples}, up to "
+        f"{most.bill / most.price:,.0f} ({most.bill:,.0f} tokens an item; a sample: {most.price:,.0f}). Their "
         "controls have that many"
     ]
 
