@@ -34,13 +34,15 @@ class Verdict:
     """The best debate against its equal-cost control. difference: best minus control, over the items both scored.
 
     also: the same against other controls at equal cost, by name: votes that its tokens pay for, and where several
-    models debated the best of them alone (the best on these items, which favours it).
+    models debated the best of them alone (the best on these items, which favours it). among: of how many debates it is
+    the best; chosen on the items that it is compared on, it looks better than it is.
     """
 
     best: CellSummary
     control: CellSummary
     difference: Estimate
     also: tuple[tuple[str, CellSummary, Estimate], ...] = ()
+    among: int = 1
 
     @property
     def text(self) -> str:
@@ -48,8 +50,9 @@ class Verdict:
         d = self.difference
         better = d.value > 0 if self.best.cell.run.record["metric"]["higher_is_better"] else d.value < 0
         told = "too few items to tell" if not d.tells else f"debate is {'better' if better else 'worse'}"
+        chosen = f" of {self.among}, chosen on these items" if self.among > 1 else ""
         return (
-            f"best debate: {self.best.label} ({percent(self.best.score.value)}) - equal-cost control: "
+            f"best debate{chosen}: {self.best.label} ({percent(self.best.score.value)}) - equal-cost control: "
             f"{self.control.label} ({percent(self.control.score.value)}): difference {100 * d.value:+.1f} points "
             f"[{100 * d.low:+.1f}, {100 * d.high:+.1f}], {d.n} items: {told}"
         )
@@ -97,9 +100,14 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def equal_cost_control(sweep: Sweep, run: Run, name: str = "sc_calls") -> SweepCell | None:
-    """The cell that this run must beat at equal cost, None where there is none."""
-    return next((cell for cell in sweep.cells if (name, run.id) in cell.controls), None)
+# As many samples as calls: those that were made, where debates ended early, else those that might have been.
+EQUAL_CALLS = ("sc_calls_made", "sc_calls")
+
+
+def equal_cost_control(sweep: Sweep, run: Run, names: Sequence[str] = EQUAL_CALLS) -> SweepCell | None:
+    """The cell that this run must beat at equal cost, by the first name that there is; None where there is none."""
+    found = (cell for name in names for cell in sweep.cells if (name, run.id) in cell.controls)
+    return next((cell for cell in found if cell.run.done), None)
 
 
 def compare(a: Run, b: Run) -> Estimate | None:
@@ -132,7 +140,7 @@ def verdict(sweep: Sweep) -> Verdict | None:
     difference = compare(best.cell.run, control_summary.cell.run)
     if difference is None:
         return None
-    return Verdict(best, control_summary, difference, tuple(_also(best, list(by_run.values()), sign)))
+    return Verdict(best, control_summary, difference, tuple(_also(best, list(by_run.values()), sign)), len(candidates))
 
 
 FURTHER = {"sc_tokens_out": "equal tokens out", "sc_tokens_all": "equal tokens", "sc_member": "the best member alone"}

@@ -151,8 +151,8 @@ def _engine(event: Event) -> str:
         failed += f" ({event['sent_failed']:,} of the {event['sent']:,} sent now)"
     rate = event["generated_tokens"] / max(event["seconds"], 1e-9)
     return (
-        f"engine {event['name']} is closed after {clock(event['seconds'])}: {_count(event['turns'], 'turn')}, of which "
-        f"{event['sent']:,} sent and {shared:,} shared or cached{failed}; {event['generated_tokens']:,} tokens "
+        f"engine {event['name']} is closed after {clock(event['seconds'])}: {_count(event['turns'], 'turn')} came "
+        f"back, {event['sent']:,} were sent, {shared:,} shared or cached{failed}; {event['generated_tokens']:,} tokens "
         f"generated, {rate:,.0f} a second"
     )
 

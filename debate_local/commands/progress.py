@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -135,11 +136,19 @@ def more_told(event: Event) -> str:
 
 def mix_told(event: Event) -> str:
     """Which completions were made elsewhere, in words."""
-    made = {name: value for name, value in event["facts"].items() if isinstance(value, (str, int, float))}
+    made = {name: value for name, value in _flat(event["facts"]).items() if value not in (None, [], {})}
     return (
         f"{event['completions']} completions were made with {made}; floating-point results may differ between versions "
         "and machines"
     )
+
+
+def _flat(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts in one mapping: those of the hardware and of speed among the others."""
+    found: dict[str, Any] = {}
+    for name, value in facts.items():
+        found |= value if isinstance(value, Mapping) else {name: value}
+    return found
 
 
 _MADE_ROOM = (("slept", "put to sleep"), ("closed", "closed"))

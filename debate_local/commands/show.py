@@ -15,6 +15,7 @@ from debate_local.analysis.debates import Flip, flips
 from debate_local.analysis.parts import by_group, trap_rate, without_suspects
 from debate_local.analysis.readable import readable, unread_confidences
 from debate_local.analysis.rounds import decisions_for, round_by_round, team_answers
+from debate_local.analysis.statistics import Estimate
 from debate_local.analysis.summary import (
     CellSummary,
     by_task,
@@ -84,7 +85,7 @@ def print_sweep(sweep: Sweep, sent: int | None = None) -> None:
             for line in found.more:
                 console.print(escape(line), highlight=False)
             shown = found.best
-    console.print("[dim]calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals][/]")
+    console.print(f"[dim]{_LEGEND}[/]")
     if missing := [cell.run for cell in sweep.cells if not cell.run.done]:
         console.print(f"[yellow]{_unfinished(missing, len(sweep.cells))}[/]")
         console.print(f"to go on: {terminal.to_type('resume', sweep.folder)}", soft_wrap=True, markup=False)
@@ -125,7 +126,7 @@ def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
 def _cells(sweep: Sweep, summary: CellSummary, numbers: Mapping[str, str]) -> list[str]:
     control = equal_cost_control(sweep, summary.cell.run)
     difference = compare(summary.cell.run, control.run) if control and control.run.done else None
-    is_its_own = control is not None and control is equal_cost_control(sweep, summary.cell.run, "vote0")
+    is_its_own = control is not None and control is equal_cost_control(sweep, summary.cell.run, ("vote0",))
     return [
         numbers.get(summary.cell.run.id, ""),
         escape(summary.label),
@@ -135,8 +136,19 @@ def _cells(sweep: Sweep, summary: CellSummary, numbers: Mapping[str, str]) -> li
         f"{summary.calls:.0f}",
         f"{summary.prompt_tokens:.0f}",
         f"{summary.generated_tokens:.0f}",
-        "" if difference is None else "is vote0" if is_its_own else escape(points(difference, sign="+")),
+        "" if difference is None else "is vote0" if is_its_own else _marked(difference),
     ]
+
+
+_LEGEND = (
+    "calls and tokens: mean an item, as if the cell had been run alone; \\[95 % intervals]; *: the interval does not "
+    "hold 0"
+)
+
+
+def _marked(difference: Estimate) -> str:
+    """A difference with its interval, and a star where that does not hold 0."""
+    return escape(points(difference, sign="+")) + (" *" if difference.tells else "")
 
 
 def _roles(summary: CellSummary, numbers: Mapping[str, str]) -> str:

@@ -81,7 +81,7 @@ def drawn(frozen: FrozenPlan, now: SweepStatus) -> Group:
             where = f"shard {shard.number} {shard.state} on {shard.host}"
             lines.append(Text(f"{where}: {shard.error}\n  its log: {shard.log}", style=_MARKS[shard.state][1]))
     root = frozen.how.output
-    if not any((root / run.id).exists() for run in frozen.runs) and any(shard.log for shard in now.shards):
+    if not any((root / run.id).exists() for run in frozen.runs) and not (root / "cache").exists():
         lines.append(Text(f"no run of this sweep lies in {root}: look from where it was run, or copy its runs, too"))
     if now.done:
         lines.append(_one_line(f"all done: {terminal.to_type('show', frozen.folder)}"))

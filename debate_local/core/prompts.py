@@ -30,14 +30,15 @@ def render(template: str, **values: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _names_used(template: str) -> frozenset[str]:
+def names_used(template: str) -> frozenset[str]:
+    """The names that a template fills in. Raises jinja2.TemplateSyntaxError."""
     return frozenset(meta.find_undeclared_variables(_ENVIRONMENT.parse(template)))
 
 
 def check(name: str, template: str, known: Iterable[str]) -> None:
     """Raise TemplateFault when the template does not parse or uses a name outside `known`."""
     try:
-        used = _names_used(template)
+        used = names_used(template)
     except TemplateSyntaxError as error:
         raise TemplateFault(f"template {name!r}, line {error.lineno}: {error.message}") from error
     if unknown := sorted(used - set(known)):

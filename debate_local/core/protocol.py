@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from .prompts import check
+from .prompts import check, names_used
 from .setting import Setting
 from .transcript import Debate, Item
 
@@ -68,6 +68,17 @@ class ProtocolFacts:
         for name, text in templates.items():
             check(name, text, self.names[name] | {"answer_format"})
         return templates
+
+    def unfilled(self, overrides: Mapping[str, str]) -> list[str]:
+        """Overrides that show nothing of what the default wording shows: no replies, no record. A line each."""
+        told = []
+        for name, text in overrides.items():
+            shown = names_used(self.templates[name]) - {"answer_format"}
+            if shown and not shown & names_used(text):
+                told.append(
+                    f"prompt.{name} shows nothing of a debate: its usual wording has {', '.join(sorted(shown))}"
+                )
+        return told
 
 
 _F = TypeVar("_F", bound=Callable[..., Debate])

@@ -70,6 +70,11 @@ class Setting:
         """The cast's member who plays this agent."""
         return self.cast[index % len(self.cast)]
 
+    def examples(self, item: Item) -> str:
+        """What the task shows before its question, "" without: for prompts that hold a question and do not `ask` it."""
+        found: str = getattr(self.task, "examples", lambda item: "")(item)
+        return found
+
     def render(self, template: str, **values: Any) -> str:
         """Fill one of the protocol's templates; `answer_format` is always known."""
         return render(self.templates[template], answer_format=self.answer_format, **values)

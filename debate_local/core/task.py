@@ -44,7 +44,7 @@ class Task(Protocol):
 
     A task may have more: `source`, what run.json says of where its rows come from; `oddities`, what is wrong with them
     (`tasks/hygiene.py`); and `prefetch(text, item)`, called as replies arrive, which begins the slow part of reading
-    one without waiting for it.
+    one without waiting for it; and `examples(item)`, the part of what it asks that stands before the question.
     """
 
     name: str

@@ -342,7 +342,8 @@ def _seated(item: Item, setting: Setting, sides: Sequence[str], rounds: int, lev
             agreement=setting.render(f"level_{level}"),
         )
         member = setting.agent(agent)
-        cast.append(replace(member, persona=f"{member.persona}\n\n{meta}" if member.persona else meta, name=side))
+        told = "\n\n".join(part for part in (member.persona, setting.examples(item), meta) if part)
+        cast.append(replace(member, persona=told, name=side))
     return replace(setting, cast=cast)
 
 

@@ -244,7 +244,8 @@ def reconcile(
         tables = [_table(last if topology == "full" else [last[agent]], groups, grouped) for agent in range(agents)]
         requests = []
         for agent in range(agents):
-            begins = "".join(f"{part}\n\n" for part in opening.before(item, setting, agent))
+            parts = (*opening.before(item, setting, agent), setting.examples(item))
+            begins = "".join(f"{part}\n\n" for part in parts if part)
             # Where nobody said anything, the question is all there is.
             spoken = tables[agent].voices
             text = tables[agent].prompt(begins, item, setting) if spoken else opening.text(item, setting, agent)

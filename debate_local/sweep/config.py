@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from debate_local.core.chat import Sampling
 from debate_local.core.decisions import DECISION_TEMPLATES, check_decision
-from debate_local.core.protocol import facts_of
+from debate_local.core.protocol import ProtocolFacts, facts_of
 from debate_local.core.scheduler import Schedule
 from debate_local.core.setting import Agent
+from debate_local.protocols import single
 from debate_local.tasks import quirks
 
 from . import options
@@ -134,9 +135,18 @@ def register(overrides: Sequence[str] = ()) -> None:
         for name in (*options.names(kind), *_dotted_names(kind, overrides)):
             store.store(group=kind, name=name, node=_node(kind, name))
             if kind == "protocol":
-                templates |= set(facts_of(options.load(kind, name)).templates)
+                templates |= set(_facts(name).templates)
     # Every template that may be worded otherwise, unset: a protocol's own wording stands at the foot of its file.
     store.store(group="prompt", name="default", node={"name": None, **dict.fromkeys(sorted(templates))})
+
+
+def _facts(protocol: str) -> ProtocolFacts:
+    try:
+        return facts_of(options.load("protocol", protocol))
+    except OptionFault:
+        raise
+    except ValueError as error:
+        raise OptionFault(f"protocol={protocol}: {error}. The shortest one to begin from: {single.__file__}") from error
 
 
 def _node(kind: Kind, name: str) -> Any:
@@ -384,7 +394,8 @@ def _helper(label: str, values: Any, sampling: Sampling) -> Agent | None:
 
 def _member(label: str, values: Any, sampling: Sampling) -> Agent:
     if not isinstance(values, Mapping):
-        raise OptionFault(f"{label} must be a mapping, got {values!r}")
+        like = f", such as {label}={{model: {values}}}" if isinstance(values, str) and "[" not in label else ""
+        raise OptionFault(f"{label} must be a mapping{like}; got {values!r}")
     known = {*_AGENT_TYPES, "sampling"}
     for name in values:
         if name not in known:

@@ -54,8 +54,9 @@ def _variants(run: "PlannedRun", note: Callable[[str], None]) -> list[tuple[str,
 
 
 def _members_alone(run: "PlannedRun", asked: Mapping[str, Any]) -> list[tuple[str, Cell]]:
-    """Where several models debate: each alone at equal calls, so that the best of them can be told."""
-    members = {agent.model: agent for agent in reversed(run.cell.cast)}
+    """Where several models have a part in it: each alone at equal calls, so that the best of them can be told."""
+    helpers = [agent for agent in (run.cell.judge, run.cell.summariser) if agent is not None]
+    members = {agent.model: agent for agent in reversed([*run.cell.cast, *helpers])}
     if len(members) < 2 or not run.task.task.votable:
         return []
     cell = control_cell(run, "sc_member", votes(run.calls, asked))

@@ -99,7 +99,7 @@ def _unknown_key(key: str, value: str, overrides: Sequence[str], message: str) -
     if kind is None:
         return None
     for name in chosen(kind, overrides):
-        if name in options.names(kind) and option not in (valid := options.options(kind, name)):
+        if (name in options.names(kind) or "." in name) and option not in (valid := options.options(kind, name)):
             near = nearest(option, valid)
             return f"{kind} {name!r} has no option {option!r}.{near}\n{options.describe_options(kind, name)}"
     return None

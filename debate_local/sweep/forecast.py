@@ -154,6 +154,8 @@ class _Played:
 
         def bill(run: PlannedRun, currency: Currency) -> float | None:
             totals = self._totals[run.id]
+            if currency == "calls":
+                return totals.naive / max(1, totals.items)
             expected = totals.expected + (totals.prompt if currency == "all" else 0)
             return stored(run, currency) or expected / max(1, totals.items)
 
@@ -284,8 +286,7 @@ class _Played:
                 found.append(f"engine {runs[0].engine.choice.name} would not start now: {error}")
                 continue
             live = min(self._how.max_live, sum(len(run.task.items) for run in runs))
-            agents = [run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1 for run in runs]
-            wants = round(live * max(agents) * max(totals.longest for totals in (self._totals[r.id] for r in runs)))
+            wants = round(live * max(self._wave(run) for run in runs))
             if holds is not None and wants > holds:
                 found.append(
                     f"engine {runs[0].engine.choice.name}: a round of {live} live debates wants up to {wants:,} tokens "
@@ -293,6 +294,11 @@ class _Played:
                     "engine.kv_cache_gib is faster; a lower max_live saves pre-emptions"
                 )
         return found
+
+    def _wave(self, run: PlannedRun) -> float:
+        """Tokens that a round of one debate holds at once: every agent's longest prompt."""
+        agents = run.facts.agents(**run.cell.protocol.options) if run.facts.agents else 1
+        return agents * self._totals[run.id].longest
 
 
 def _licences(plan: Plan) -> list[str]:

@@ -84,7 +84,7 @@ class Group:
             None if self._how.cache == "off" else self._how.output / "cache",
             mode=self._how.cache,
             owner=self._owner,
-            facts={**machine.versions(), "hardware": machine.hardware(), "speed": self._facts().get("speed", {})},
+            facts={**machine.versions(), "hardware": _machine(), "speed": self._facts().get("speed", {})},
             on_warning=lambda text: self._log.emit("warning", text=text),
         )
         progress = _Progress(self._log, engine, self._turns_before)
@@ -212,6 +212,11 @@ class Group:
                 self.problems.append(f"run {run.id}: {writer.problem}")
             else:
                 self._work.put_together(run)
+
+
+def _machine() -> dict[str, Any]:
+    """The hardware that completions are made on; how many of its cores a worker was given makes no mix of them."""
+    return {name: value for name, value in machine.hardware().items() if name != "cores"}
 
 
 def _graded(run: PlannedRun, item: Item) -> Asking[Graded]:

@@ -34,6 +34,8 @@ def _settings(cell: Cell) -> dict[str, Any]:
     return flat
 
 
+# Where rows lie says nothing of what is run, and the heading names the task where there are several.
+_UNTOLD = ("task.path", "task.shots_path", "task")
 # Which items: that depends on the task, as its options do.
 _OF_THE_TASK = ("limit", "offset", "shuffle", "ids")
 
@@ -68,7 +70,7 @@ def label(cell: Cell, varying: Set[str]) -> str:
     words += [
         f"{last[k] if often[last[k]] == 1 else k}={settings[k]}"
         for k in sorted(varying)
-        if k in settings and (settings[k] is not None or k != "prompt")
+        if settings.get(k) is not None and k not in _UNTOLD
     ]
     return " ".join(words)
 

@@ -4,6 +4,7 @@ A task finds its own by name: `gsm8k.jsonl`, with its split `gsm8k_test.jsonl`, 
 subject. What is found becomes the task's `path`, so that whoever works on the run later needs no `data`.
 """
 
+import glob
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +33,11 @@ def with_local_rows(task: "Choice", data: str | None) -> "Choice":
     wanted = [f"{stem}{kind}" for stem in stems for kind in FILE_KINDS]
     found = next((path for one in (*wanted, name) if (path := folder / one).exists()), None)
     if found is None:
+        near = sorted(path.name for path in folder.glob(f"{glob.escape(name)}*"))
+        hint = f" There are {', '.join(near[:8])}: if one is meant, name it by task.path or task.split." if near else ""
         raise OptionFault(
             f"data={data} has nothing for task {task.name!r}: put one of these there, or give task.path=FILE: "
-            f"{', '.join(wanted)}, or a folder {name}/"
+            f"{', '.join(wanted)}, or a folder {name}/.{hint}"
         )
     return replace(task, options={**task.options, "path": str(found), **_training(task, folder / name)})
 

@@ -191,7 +191,7 @@ class _Planner:
         if cell.convincing is not None:
             with _blamed_on("convincing samples for protocol", cell.protocol):
                 check_samples_of(cell.convincing, task.task.name, task.items, engine.identities)
-        for note in check_cast(cell, engine.engine):
+        for note in (*facts.unfilled(cell.templates), *check_cast(cell, engine.engine)):
             self._note(note)
         if not engine.engine.limits.seed and any(not agent.sampling.greedy for agent in cell.cast):
             self._note(

@@ -2,7 +2,8 @@
 
 The bill is the mean over the items of a finished debate cell, the price that of one sample of its `sc_calls` control;
 both as if alone. There are two currencies, and a control in each: generated tokens, and all processed tokens (prompts
-too). A sweep buys in a second phase, as soon as whole runs are stored; it ends when all is bought.
+too). Where debates ended early, so that they made fewer calls than they might have, these are a currency, too. A sweep
+buys in a second phase, as soon as whole runs are stored; it ends when all is bought.
 """
 
 import math
@@ -15,18 +16,19 @@ from typing import Literal
 from .plan import Plan, PlannedRun, votes_instead
 from .store import is_done
 
-Currency = Literal["out", "all"]
+Currency = Literal["out", "all", "calls"]
 COLUMNS: Mapping[Currency, tuple[str, ...]] = {
     "out": ("generated_tokens",),
     "all": ("generated_tokens", "prompt_tokens"),
+    "calls": ("calls",),
 }
-# Mean tokens an item of a run in a currency; None while they are not known.
+# Mean tokens (or calls) an item of a run in a currency; None while they are not known.
 Bills = Callable[[PlannedRun, Currency], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The control in one currency of one debate cell. bill: tokens an item; price: tokens a sample.
+    """The control in one currency of one debate cell. bill: an item's tokens, or calls; price: a sample's.
 
     capped: the bill would pay for more than max_samples.
     """
@@ -41,10 +43,12 @@ class Purchase:
     @property
     def control(self) -> str:
         """Its name among the controls."""
-        return f"{_NAME}{self.currency}"
+        return MADE_CALLS if self.currency == "calls" else f"sc_tokens_{self.currency}"
 
 
-_NAME = "sc_tokens_"
+# As many samples as debates that may end early made calls; where none ended early, `sc_calls` is that.
+MADE_CALLS = "sc_calls_made"
+_NAMES = ("sc_tokens_", MADE_CALLS)
 
 
 def purchases(plan: Plan, bills: Bills) -> list[Purchase]:
@@ -63,9 +67,13 @@ def _buy(run: PlannedRun, sampled: PlannedRun, currency: Currency, bills: Bills)
     bill, cost = bills(run, currency), bills(sampled, currency)
     if bill is None or cost is None or not run.cell.max_samples:
         return None
+    if currency == "calls" and bill >= run.calls:
+        return None
     price = cost / sampled.calls
     # A price of nothing: every sample failed.
     affordable = math.floor(bill / price + 1e-9) if price else 1
+    if currency == "calls":
+        affordable = round(bill)
     most = run.cell.max_samples
     return Purchase(run.id, currency, min(max(affordable, 1), most), bill, price, affordable > most)
 
@@ -77,12 +85,13 @@ def second_phase(plan: Plan) -> bool:
 
 def only_bought(run: PlannedRun) -> bool:
     """Is it in the plan for nothing but the second phase?"""
-    return not run.asked and all(name.startswith(_NAME) for name, _ in run.controls)
+    return not run.asked and all(name.startswith(_NAMES) for name, _ in run.controls)
 
 
 def with_purchases(plan: Plan, bought: list[Purchase]) -> Plan:
     """The plan with these purchases and no earlier ones."""
-    runs = {run.id: replace(run, controls=[c for c in run.controls if not c[0].startswith(_NAME)]) for run in plan.runs}
+    own = {run.id: [control for control in run.controls if not control[0].startswith(_NAMES)] for run in plan.runs}
+    runs = {run.id: replace(run, controls=own[run.id]) for run in plan.runs}
     runs = {id: run for id, run in runs.items() if run.asked or run.controls}
     new: dict[str, PlannedRun] = {}
     for purchase in bought:
@@ -99,7 +108,7 @@ _CAPPED = "sc_tokens: "
 
 def _capped(bought: list[Purchase]) -> list[str]:
     """A line where bills would pay for more samples than are taken."""
-    capped = [purchase for purchase in bought if purchase.capped]
+    capped = [purchase for purchase in bought if purchase.capped and purchase.currency != "calls"]
     if not capped:
         return []
     most = max(capped, key=lambda purchase: purchase.bill / purchase.price)
@@ -120,7 +129,7 @@ def stored_bills(output: Path) -> Bills:
 
         if not is_done(folder):
             return None
-        names = list(COLUMNS["all"])
+        names = sorted({name for columns in COLUMNS.values() for name in columns})
         table = pl.read_parquet((folder / "debates.parquet").absolute(), glob=False, columns=[*names, "error"])
         scored = table.filter(pl.col("error").is_null())
         return {name: float(scored[name].sum()) / len(scored) for name in names} if len(scored) else None

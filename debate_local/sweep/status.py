@@ -265,12 +265,12 @@ def _counted(shard: ShardStatus, turns: int, stored: int) -> ShardStatus:
     """With the turns of all its debates: those that are stored, and those that the running attempt has behind it."""
     if stored == turns:
         return replace(shard, state="done", turns=turns, turns_done=turns, error="")
-    if shard.state == "running" and shard.turns:
+    if shard.turns and shard.state != "done":
+        # Whatever its end was, what it was answered is in the cache.
         share = min(1.0, shard.turns_done / shard.turns)
         done = round(turns - shard.turns * (1 - share)) if shard.turns <= turns else round(turns * share)
-        return replace(shard, turns=turns, turns_done=min(turns, max(stored, done)))
-    state = "missing" if shard.state == "done" else shard.state
-    return replace(shard, state=state, turns=turns, turns_done=stored)
+        stored = min(turns, max(stored, done))
+    return replace(shard, state=_unfinished(shard.state), turns=turns, turns_done=stored)
 
 
 def _unfinished(state: State) -> State:

@@ -15,6 +15,19 @@ from .options import SHOT_OPTIONS
 
 def task_of(cell: Cell) -> Task:
     """Load a cell's task. Raises the task's own ValueError, or one that says why a quirk or examples cannot be."""
+    task = _made(cell)
+    if missing := [name for name in _PARTS if not hasattr(task, name)]:
+        raise ValueError(
+            f"what it returns, a {type(task).__name__}, is no whole task: it lacks {', '.join(missing)}. A task has "
+            f"{', '.join(_PARTS)} (debate_local/core/task.py); debate_local/tasks/gsm8k.py is a short one to begin from"
+        )
+    return task
+
+
+_PARTS = ("name", "metric", "votable", "answer_format", "items", "ask", "read", "same", "score", "grade")
+
+
+def _made(cell: Cell) -> Task:
     choice, function = cell.task, options.load("task", cell.task.name)
     if options.options("task", choice.name).get("shots") is not SHOT_OPTIONS["shots"]:
         return with_quirks(function(**choice.options), cell.quirks, cell.seed)

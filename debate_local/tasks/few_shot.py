@@ -42,8 +42,12 @@ class FewShot:
 
     def ask(self, item: Item) -> str:
         """The examples, then the question."""
+        return f"{self.examples(item)}\n\n{self._task.ask(item)}"
+
+    def examples(self, item: Item) -> str:
+        """What stands before the item's question."""
         shown = [EXAMPLE.format(question=one.question, reply=_reply(self._task, one)) for one in self._for(item)]
-        return "\n\n".join([BEFORE, *shown, AFTER, self._task.ask(item)])
+        return "\n\n".join([BEFORE, *shown, AFTER])
 
     @property
     def source(self) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ import pytest
 from debate_local.sweep import options
 from debate_local.sweep.compose import compose
 from debate_local.sweep.options import OptionFault
+from debate_local.sweep.plan import make_plan
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,28 @@ def test_a_dotted_name_loads_a_protocol_from_the_users_own_package(tmp_path, mon
     assert cells[0].protocol.options == {"heat": 3}
     assert "protocol.heat must be a whole number" in fault("protocol=my_lab.devil", "protocol.heat=x")
     assert "cannot be imported" in fault("protocol=my_lab.angel")
+    assert "has no option 'hat'. Did you mean 'heat'?" in fault("protocol=my_lab.devil", "protocol.hat=1")
+
+
+def test_what_is_no_protocol_or_no_whole_task_is_told_what_it_lacks(tmp_path, monkeypatch) -> None:
+    package = tmp_path / "their_lab"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "plain.py").write_text("def plain(item, setting):\n    yield []\n")
+    (package / "caps.py").write_text("class C:\n    name = 'c'\n\n\ndef caps(n: int = 1):\n    return C()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "is no protocol: decorate it with @protocol(...)" in fault("protocol=their_lab.plain")
+    cells, _ = compose(["engine=scripted", "task=their_lab.caps"])
+    with pytest.raises(OptionFault, match="lacks metric, votable, answer_format, items, ask, read, same, score, grade"):
+        make_plan(cells)
+
+
+def test_a_wording_that_shows_no_replies_is_told(tmp_path) -> None:
+    cells, _ = compose(["engine=scripted", "prompt.debate=Others say hi"])
+    (note,) = [note for note in make_plan(cells).notes if note.startswith("prompt.")]
+    assert "prompt.debate shows nothing of a debate" in note and "replies" in note
+    shown, _ = compose(["engine=scripted", "prompt.debate='Others say: {{ replies }}'"])
+    assert not [note for note in make_plan(shown).notes if note.startswith("prompt.")]
 
 
 def test_a_multirun_makes_one_cell_a_combination() -> None:

@@ -158,3 +158,26 @@ def test_controls_that_cannot_be_are_refused(
 ) -> None:
     assert main(["run", *BASE, override, f"output={tmp_path}"]) != 0
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("protocol", ["mad", "reconcile"])
+def test_a_debate_that_ends_early_is_held_against_as_many_calls_as_it_made(tmp_path: Path, protocol: str) -> None:
+    sweep = run(tmp_path, f"protocol={protocol}", "protocol.rounds=3", "limit=12")
+    debate = next(cell.run for cell in sweep.cells if cell.asked)
+    made = bill(debate, "calls")
+    assert made < debate.record["calls_at_most"]
+    samples = control(sweep, "sc_calls_made").record["protocol"]["samples"]
+    assert abs(samples - made) <= 0.5
+    found = verdict(sweep)
+    assert found is None or found.control.cell.run.record["protocol"]["samples"] == samples
+
+
+def test_a_debate_that_never_ends_early_has_made_all_its_calls(tmp_path: Path) -> None:
+    assert not any(name == "sc_calls_made" for cell in run(tmp_path).cells for name, _ in cell.controls)
+
+
+def test_a_judge_of_another_model_is_held_against_the_debate_too(tmp_path: Path) -> None:
+    models = ["engine.models={a: {}, b: {seed: 5}}", "cast=[{model: a}]", "judge={model: b}"]
+    sweep = run(tmp_path, "protocol=mad", *models)
+    alone = {cell.run.record["cast"][0]["model"] for cell in sweep.cells for n, _ in cell.controls if n == "sc_member"}
+    assert alone == {"a", "b"}

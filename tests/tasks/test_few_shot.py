@@ -1,15 +1,19 @@
 """Examples before a question. Run: pytest tests/tasks/test_few_shot.py"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from debate_local.core.chat import ChatRequest, Completion
+from debate_local.core.scheduler import ask_in_turn
 from debate_local.sweep.compose import compose
 from debate_local.sweep.config import Choice
 from debate_local.sweep.options import check, names
+from debate_local.sweep.plan import make_plan
 from debate_local.sweep.tasks import task_of
 
 
@@ -109,3 +113,22 @@ def test_shots_that_cannot_be_are_refused(rows: dict[str, str], options: dict[st
 @pytest.mark.parametrize("name", names("task"))
 def test_every_task_takes_shots(name: str) -> None:
     assert check("task", name, {"shots": 3})["shots"] == 3
+
+
+@pytest.mark.parametrize("protocol", ["debate", "roles", "reflection", "self_refine", "mad", "reconcile"])
+def test_examples_stand_in_each_debaters_prompts_of_every_protocol(protocol: str, rows: dict[str, str]) -> None:
+    overrides = [f"protocol={protocol}", "controls=false", *(f"task.{name}={path}" for name, path in rows.items())]
+    cells, _ = compose(["engine=scripted", "task=gsm8k", "task.shots=2", *overrides])
+    (planned,) = make_plan(cells).runs
+    asked: list[ChatRequest] = []
+
+    def answer(requests: Sequence[ChatRequest]) -> list[Completion]:
+        asked.extend(requests)
+        return [Completion(f"\\boxed{{{len(asked)}}} and so on") for _ in requests]
+
+    transcript = ask_in_turn(planned.debate(planned.task.items[0]), answer)
+    debaters = [turn.request for turn in transcript.turns if turn.votes]
+    assert debaters
+    for request in debaters:
+        text = "\n".join(message.content for message in request.messages)
+        assert text.count("Some questions with good replies:") == 1
