@@ -34,8 +34,8 @@ def _settings(cell: Cell) -> dict[str, Any]:
     return flat
 
 
-# Where rows lie says nothing of what is run, and the heading names the task where there are several.
-_UNTOLD = ("task.path", "task.shots_path", "task")
+# Where rows lie says nothing of what is run.
+_UNTOLD = ("task.path", "task.shots_path")
 # Which items: that depends on the task, as its options do.
 _OF_THE_TASK = ("limit", "offset", "shuffle", "ids")
 

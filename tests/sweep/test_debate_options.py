@@ -43,7 +43,7 @@ def fault(*overrides: str) -> str:
         (["decision=plurality"], "there is no decision 'plurality'"),
         (["decision=weighted:verbal"], "add protocol.confidence=verbal"),
         (["decision=weighted:logprob"], "cast=[{logprobs: true}]"),
-        (["judge=me"], "judge must be a mapping, got 'me'"),
+        (["judge=me"], "judge must be a mapping, such as judge={model: me}; got 'me'"),
         (["judge={modl: x}"], "judge has no option 'modl'. Did you mean 'model'?"),
         (["decision=judge", "judge={model: judy}"], "judge.model is 'judy', which engine 'scripted' does not have"),
         (["summariser={model: sam}"], "summariser.model is 'sam', which engine 'scripted' does not have"),
