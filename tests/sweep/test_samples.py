@@ -133,7 +133,7 @@ def test_controls_are_asked_as_round_0_is_and_each_model_is_asked_alone_without_
     plan = planned(tmp_path, [HEAD, *rows("a", "b")], "protocol.samples=convincing", "protocol.agents=2")
     table, *controls = plan.runs
     first = [request.messages for request in next(table.debate(table.task.items[0]))]
-    roles = {role: run for run in controls for role, _ in run.controls if role != "zero_shot"}
+    roles = {role: run for run in controls for role, _ in run.controls if not role.endswith(("shot", "member"))}
     assert roles.keys() == {"single", "vote0", "sc_calls", "reflect"}
     for run in roles.values():
         assert [request.messages for request in next(run.debate(run.task.items[0]))][:2] == first
