@@ -223,6 +223,6 @@ def test_a_record_that_outgrows_the_context_is_a_counted_outcome_and_max_tokens_
     sweep = debate_local.run([*given, "protocol.rounds=4", "protocol.adaptive_break=false"])
     assert isinstance(sweep, Sweep)
     (run,) = sweep.runs
-    assert run.done and run.debates["too_long"].min() > 0 and run.debates["no_answer"].to_list() == [1.0] * 3
+    assert run.done and run.debates["too_long"].min() > 0
     late = run.turns.filter(finish_reason="too_long")
     assert late["round"].min() > 0 and late["answer"].null_count() == len(late)
