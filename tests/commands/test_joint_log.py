@@ -78,7 +78,7 @@ END = {"event": "end", "problems": [], "sent": 1, "stopped": ""}
                 "seconds": 3600,
                 "facts": {"versions": {}},
             },
-            "engine vllm is closed after 1:00:00: 3,840 turns, of which 1,200 sent and 2,640 shared or cached, "
+            "engine vllm is closed after 1:00:00: 3,840 turns came back, 1,200 were sent, 2,640 shared or cached, "
             "1 request failed; 360,000 tokens generated, 100 a second",
         ),
         (END, "ends: done"),

@@ -13,7 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-OVERRIDES = ["engine=scripted", "task=arithmetic", "limit=6", "protocol.agents=2,3", "engine.latency=0.002"]
+OVERRIDES = [
+    "engine=scripted",
+    "task=arithmetic",
+    "limit=6",
+    "protocol.agents=2,3",
+    "max_samples=8",
+    "engine.latency=0.002",
+]
 PHASES = ("poll", "commit", "flush", "rename")
 
 
