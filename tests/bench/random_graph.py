@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench.harness import alone, in_pairs, keep
 
-DEBATES, PAIRS = 10_000, 5
+DEBATES, PAIRS = 10_000, 3
 GRAPHS = ("random:1.0", "random:0.5")
 CALLS = 6
 
