@@ -17,6 +17,8 @@ from debate_local.sweep.options import OptionFault
 from debate_local.sweep.store import Sweep, load_sweep
 from tests.sweep.test_run import assert_equal_tables, tables
 
+pytestmark = pytest.mark.slow
+
 BASE = ["engine=scripted", "task=arithmetic", "limit=3", "controls=false"]
 # All that has a meaning to Hydra, to a shell, to YAML or to a glob.
 ODD = "They said: \"one, two/three\" @home, über 100 % [of] {it} = 'yes' | no & $HOME `x` * ? ~ # ½ 日本"

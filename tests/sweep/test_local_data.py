@@ -10,6 +10,8 @@ from debate_local.sweep.compose import compose
 from debate_local.sweep.options import OptionFault
 from debate_local.sweep.plan import make_plan
 
+pytestmark = pytest.mark.slow
+
 ROWS = Path(__file__).parent / "rows"
 ON = ["engine=scripted", "controls=false"]
 

@@ -11,6 +11,8 @@ from debate_local.analysis.summary import verdict
 from debate_local.cli import main
 from debate_local.sweep.store import Run, Sweep, load_sweep
 
+pytestmark = pytest.mark.slow
+
 BASE = ["engine=scripted", "task=arithmetic", "limit=6", "protocol.rounds=2"]
 
 
@@ -73,7 +75,6 @@ def test_a_finished_sweep_buys_nothing_again_and_a_killed_one_buys_the_same(tmp_
     assert sorted(event["sent"] for event in events if event["event"] == "end")[0] == 0
 
 
-@pytest.mark.slow
 def test_shards_buy_once_all_of_them_have_ended(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole")
     arguments = ["run", "-m", *BASE, f"output={tmp_path / 'parts'}"]

@@ -25,6 +25,8 @@ from debate_local.sweep.writer import FinishedDebate, RunWriter, keep_earlier, m
 from tests.sweep.test_run import assert_equal_tables
 from tests.sweep.test_shards import SWEEP, files, frozen, wait_for, work, worker
 
+pytestmark = pytest.mark.slow
+
 ONE = ["engine=scripted", "task=arithmetic", "limit=3", "controls=false"]
 
 

@@ -18,6 +18,8 @@ from debate_local.sweep.frozen import FrozenPlan, read_frozen
 from debate_local.sweep.status import SweepStatus, joint_log, status
 from tests.sweep.test_shards import frozen, work
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def half_done(tmp_path: Path) -> FrozenPlan:
