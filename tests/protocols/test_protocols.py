@@ -27,6 +27,8 @@ from debate_local.engines.cache import CachedEngine
 from tests.fakes import LateEngine, marked, marker
 from tests.protocols.scene import Known, defaults, function, setting_for
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     module.name
     for module in pkgutil.iter_modules(debate_local.protocols.__path__)

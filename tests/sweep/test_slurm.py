@@ -16,6 +16,8 @@ from debate_local.cli import main
 from debate_local.launchers.slurm import ShardsOf, run_shards
 from debate_local.sweep.store import load_sweep
 
+pytestmark = pytest.mark.slow
+
 SWEEP = ["engine=scripted", "task=arithmetic", "limit=4", "protocol.agents=2,3", "controls=false"]
 
 # Slurm opens a task's files as soon as it likes: here, before sbatch returns. It runs nothing.
