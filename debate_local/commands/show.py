@@ -116,7 +116,7 @@ def _table(sweep: Sweep, summaries: list[CellSummary]) -> Table:
     table.add_column("cell", overflow="fold")
     table.add_column("control")
     for heading in (f"{record['metric']['name']} %", "no answer %", "calls", "tokens in", "out", "vs equal calls"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=heading == "vs equal calls")
     numbers = {cell.run.id: str(n) for n, cell in enumerate((c for c in sweep.cells if c.asked), 1)}
     for summary in summaries:
         table.add_row(*_cells(sweep, summary, numbers))
