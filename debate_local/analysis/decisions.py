@@ -43,7 +43,7 @@ def redecide(run: Run, rule: str) -> Redecided:
     import polars as pl
 
     _refuse_quirks(run)
-    turns = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
+    turns = run.own_turns
     _require(run, rule, turns)
     by_item = turns.partition_by("item_id", as_dict=True, maintain_order=True)
     rows = [

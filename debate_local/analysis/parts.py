@@ -29,7 +29,7 @@ def trap_rate(run: Run) -> dict[int, Estimate]:
 
     Turns without an answer count as not trapped. Empty where no item has a trap.
     """
-    turns = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == "") & pl.col("trapped").is_not_null())
+    turns = run.own_turns.filter(pl.col("trapped").is_not_null())
     rounds: Mapping[int, Sequence[bool]] = {
         int(round): part["trapped"].to_list() for (round,), part in turns.group_by("round", maintain_order=True)
     }

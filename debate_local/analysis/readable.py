@@ -43,7 +43,7 @@ def readable(run: Run) -> pl.DataFrame:
 
 def unread_confidences(run: Run) -> float | None:
     """The share of debaters' replies in which no confidence could be read; None where none was asked for."""
-    said = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == "") & (pl.col("text") != ""))
+    said = run.own_turns.filter(pl.col("text") != "")
     return said["confidence"].null_count() / len(said) if _asks_confidence(run) and len(said) else None
 
 

@@ -46,10 +46,7 @@ def round_by_round(run: Run, rules: Sequence[str]) -> list[RoundSummary]:
 
 
 def _debates(run: Run) -> list["pl.DataFrame"]:
-    import polars as pl
-
-    turns = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
-    return turns.partition_by("item_id", maintain_order=True)
+    return run.own_turns.partition_by("item_id", maintain_order=True)
 
 
 def _round(run: Run, debates: Sequence[Sequence[Row]], rules: Sequence[str], round: int) -> RoundSummary:

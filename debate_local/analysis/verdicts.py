@@ -75,7 +75,7 @@ def by_round(run: Run) -> dict[str, dict[int, Estimate]]:
     with. Debates that had ended by then are not in a round's mean.
     """
     turns = run.turns.filter(pl.col("score").is_not_null())
-    debaters = turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
+    debaters = run.own_turns.filter(pl.col("score").is_not_null())
     judge = turns.filter((pl.col("role") == "judge") & pl.col("step").str.contains("^discriminative"))
     # Asked again, the last try counts.
     judge = judge.unique(["item_id", "round"], keep="last", maintain_order=True)
@@ -91,7 +91,7 @@ def by_round(run: Run) -> dict[str, dict[int, Estimate]]:
 
 def consensus(run: Run) -> dict[int, float]:
     """Round, from 0 -> the share of debates held then in which all debaters who spoke gave one and the same answer."""
-    debaters = run.turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
+    debaters = run.own_turns
     agreed = (pl.col("answer_key").n_unique() == 1) & pl.col("answer_key").is_not_null().all() & (pl.len() > 1)
     rounds = debaters.group_by("item_id", "round").agg(agreed.alias("agreed")).group_by("round").agg(pl.mean("agreed"))
     return {int(round): float(share) for round, share in rounds.sort("round").iter_rows()}

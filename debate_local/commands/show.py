@@ -26,7 +26,7 @@ from debate_local.analysis.summary import (
     summarise,
     verdict,
 )
-from debate_local.analysis.verdicts import by_round, consensus, verdicts
+from debate_local.analysis.verdicts import Verdicts, by_round, consensus, verdicts
 from debate_local.commands import terminal
 from debate_local.sweep.store import Run, StoreFault, Sweep, load
 from debate_local.tasks import quirks
@@ -256,8 +256,8 @@ def _print_items(run: Run) -> None:
         )
     console.print(table)
     _print_groups(run)
-    if verdicts(run) is not None:
-        _print_judge(run)
+    if (ruled := verdicts(run)) is not None:
+        _print_judge(run, ruled)
     elif run.record.get("votable", True):
         print_rounds(run, decisions_for(run))
     debate = terminal.to_type("show", run.folder, "--item", 1)
@@ -266,10 +266,8 @@ def _print_items(run: Run) -> None:
     console.print(f"what could be read of replies: {read}", soft_wrap=True, markup=False)
 
 
-def _print_judge(run: Run) -> None:
+def _print_judge(run: Run, ruled: Verdicts) -> None:
     """What the judge did, and who was right when, where one rules after rounds."""
-    if (told := verdicts(run)) is None:
-        return
     table = Table(box=SIMPLE_HEAD, title="by round", title_justify="left")
     scores, agreed = by_round(run), consensus(run)
     for heading in ("round", *(f"{who}, {run.record['metric']['name']} %" for who in scores), "all agree %"):
@@ -279,7 +277,7 @@ def _print_judge(run: Run) -> None:
         table.add_row(str(round), *cells, f"{100 * share:.1f}")
     out = terminal.console()
     out.print(table)
-    out.print(f"judge: {told.text}", soft_wrap=True, markup=False, highlight=False)
+    out.print(f"judge: {ruled.text}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _print_readable(run: Run) -> None:

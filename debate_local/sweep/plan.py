@@ -185,7 +185,8 @@ class _Planner:
         return known
 
     def _resolve(self, cell: Cell, asked: bool, varying: frozenset[str]) -> PlannedRun:
-        function, facts, templates = _worded(cell)
+        worded = _worded(cell)
+        facts = worded[1]
         task, engine = self._task(cell), self._engine(cell)
         cell = _without_unshown(cell, facts)
         if cell.convincing is not None:
@@ -198,13 +199,11 @@ class _Planner:
                 f"engine {cell.engine.name!r} does not honour seeds with these options: what it says is in the cache, "
                 "and cannot be had again without it"
             )
-        setting = setting_of(cell, task.task, templates)
+        run = _planned(cell, asked, worded, task, engine, varying)
         with _blamed_on("protocol", cell.protocol):
             if facts.suits is not None:
-                facts.suits(setting, **cell.protocol.options)
-        run_id = slug(cell, digest(_ingredients(cell, templates, task, engine))[:8])
-        label = label_of(cell, varying)
-        return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, varying)
+                facts.suits(run.setting, **cell.protocol.options)
+        return run
 
     def _task(self, cell: Cell) -> PlannedTask:
         key = digest(
@@ -243,7 +242,11 @@ def _agents_start_identical(run: PlannedRun) -> bool:
     return agents > 1 and len(run.cell.cast) == 1 and run.cell.cast[0].sampling.greedy
 
 
-def _worded(cell: Cell) -> tuple[Callable[..., Debate], ProtocolFacts, dict[str, str]]:
+# A protocol with its decision, the facts of both, and their wording.
+_Worded = tuple[Callable[..., Debate], ProtocolFacts, dict[str, str]]
+
+
+def _worded(cell: Cell) -> _Worded:
     """A cell's protocol with its decision, the facts of both, and their wording; options that cannot be are refused."""
     function = deciding(options.load("protocol", cell.protocol.name), cell.decision)
     facts = facts_of(function)
@@ -282,15 +285,22 @@ def _ingredients(cell: Cell, templates: Mapping[str, str], task: PlannedTask, en
     }
 
 
+def _planned(
+    cell: Cell, asked: bool, worded: _Worded, task: PlannedTask, engine: PlannedEngine, varying: frozenset[str]
+) -> PlannedRun:
+    """The run of a cell of which everything is known."""
+    function, facts, templates = worded
+    run_id = slug(cell, digest(_ingredients(cell, templates, task, engine))[:8])
+    setting, label = setting_of(cell, task.task, templates), label_of(cell, varying)
+    return PlannedRun(run_id, label, cell, asked, function, facts, setting, task, engine, varying)
+
+
 def votes_instead(run: PlannedRun, control: str, samples: int) -> PlannedRun:
     """Self-consistency of so many samples as a control of a run, on its rows and its engine."""
     cell = control_cell(run, control, votes(samples, run.facts.alone(**run.cell.protocol.options)))
-    function, facts, templates = _worded(cell)
-    cell = _without_unshown(cell, facts)
-    run_id = slug(cell, digest(_ingredients(cell, templates, run.task, run.engine))[:8])
-    setting = setting_of(cell, run.task.task, templates)
-    label = label_of(cell, run.varying)
-    return PlannedRun(run_id, label, cell, False, function, facts, setting, run.task, run.engine, run.varying)
+    worded = _worded(cell)
+    cell = _without_unshown(cell, worded[1])
+    return _planned(cell, False, worded, run.task, run.engine, run.varying)
 
 
 def _all_greedy(cell: Cell) -> bool:

@@ -71,9 +71,8 @@ def _buy(run: PlannedRun, sampled: PlannedRun, currency: Currency, bills: Bills)
         return None
     price = cost / sampled.calls
     # A price of nothing: every sample failed.
-    affordable = math.floor(bill / price + 1e-9) if price else 1
-    if currency == "calls":
-        affordable = round(bill)
+    paid_for = math.floor(bill / price + 1e-9) if price else 1
+    affordable = round(bill) if currency == "calls" else paid_for
     most = run.cell.max_samples
     return Purchase(run.id, currency, min(max(affordable, 1), most), bill, price, affordable > most)
 

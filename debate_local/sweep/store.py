@@ -150,6 +150,13 @@ class Run:
         """One row a turn: TURN_COLUMNS."""
         return self._table("turns")
 
+    @cached_property
+    def own_turns(self) -> "pl.DataFrame":
+        """The turns of debaters that hold their own answers: no helper's, and no further request (`Turn.votes`)."""
+        import polars as pl
+
+        return self.turns.filter((pl.col("role") == "debater") & (pl.col("step") == ""))
+
     def _table(self, name: str) -> "pl.DataFrame":
         import polars as pl
 

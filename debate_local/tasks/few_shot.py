@@ -37,6 +37,10 @@ class FewShot:
                 "task.shots_path or task.shots_split"
             )
 
+        self._of_group: dict[str, list[Item]] = {}
+        for one in self._examples:
+            self._of_group.setdefault(one.group, []).append(one)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
@@ -56,7 +60,7 @@ class FewShot:
         return {**own, "shots": [one.id for one in self._examples[: self._shots]]}
 
     def _for(self, item: Item) -> Sequence[Item]:
-        of_group = [one for one in self._examples if one.group == item.group]
+        of_group = self._of_group.get(item.group, [])
         return (of_group if len(of_group) >= self._shots else self._examples)[: self._shots]
 
 

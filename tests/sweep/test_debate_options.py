@@ -6,24 +6,15 @@ from pathlib import Path
 import pytest
 
 import debate_local
-from debate_local.sweep.compose import compose
-from debate_local.sweep.options import OptionFault
-from debate_local.sweep.plan import Plan, make_plan
+from debate_local.sweep.plan import make_plan
+from tests.sweep.planning import planner
 
 pytestmark = pytest.mark.slow
 
 ON = ["engine=scripted", "task=arithmetic", "task.items=3"]
 
 
-def planned(*overrides: str, multirun: bool = False) -> Plan:
-    cells, _ = compose([*ON, *overrides], multirun)
-    return make_plan(cells)
-
-
-def fault(*overrides: str) -> str:
-    with pytest.raises(OptionFault) as caught:
-        planned(*overrides)
-    return str(caught.value)
+planned, fault = planner(*ON)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from debate_local.analysis.readable import readable
 from debate_local.analysis.verdicts import by_round, consensus, verdicts
 from debate_local.cli import main
 from debate_local.commands.rescore import rescored
-from debate_local.sweep.compose import compose
-from debate_local.sweep.options import OptionFault
-from debate_local.sweep.plan import Plan, make_plan
 from debate_local.sweep.store import Run, Sweep
+from tests.sweep.planning import planner
 
 pytestmark = pytest.mark.slow
 
@@ -25,15 +23,7 @@ TWO = ["engine.models.a={seed: 1}", "engine.models.b={seed: 2}"]
 BOTH = "cast=[{model: a},{model: b}]"
 
 
-def planned(*overrides: str, multirun: bool = False) -> Plan:
-    cells, _ = compose([*ON, *overrides], multirun)
-    return make_plan(cells)
-
-
-def fault(*overrides: str) -> str:
-    with pytest.raises(OptionFault) as caught:
-        planned(*overrides)
-    return str(caught.value)
+planned, fault = planner(*ON)
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,15 @@ import debate_local
 from debate_local.cli import main
 from debate_local.sweep.cells import cell_of
 from debate_local.sweep.compose import compose
-from debate_local.sweep.options import OptionFault
-from debate_local.sweep.plan import Plan, make_plan
+from debate_local.sweep.plan import make_plan
 from debate_local.sweep.store import Run, Sweep, load
+from tests.sweep.planning import planner
 
 ROWS = Path(__file__).parent / "rows"
 ON = ["engine=scripted", "task=gsm8k", f"data={ROWS}", "protocol.agents=2", "controls=false"]
 
 
-def planned(*overrides: str, multirun: bool = False) -> Plan:
-    cells, _ = compose([*ON, *overrides], multirun)
-    return make_plan(cells)
-
-
-def fault(*overrides: str) -> str:
-    with pytest.raises(OptionFault) as caught:
-        planned(*overrides)
-    return str(caught.value)
+planned, fault = planner(*ON)
 
 
 @pytest.fixture(scope="module")
